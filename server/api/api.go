@@ -1,0 +1,126 @@
+// Package api is the single bridge between ctis on the host and ctis-server in
+// the image: the wire types of the administrative interface and of the journal,
+// and a client for them. Both ends import it, so it depends on the standard
+// library alone and holds no behaviour beyond encoding.
+//
+// The administrative interface is HTTP/1.1 with JSON bodies over a unix socket
+// that only exists inside the simulator's container. Its routes are listed in
+// package admin.
+package api
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Protocol is the version of the administrative interface. The image carries it
+// as the label io.ctis.protocol, and a simulator that speaks another one is
+// replaced like one with another image.
+const Protocol = 1
+
+// Unattributed is the name under which the journal keeps what belongs to no
+// trajectory: connections whose two ends match no registered network. It is no
+// valid trajectory id, so it can collide with none.
+const Unattributed = "_unattributed"
+
+// The endpoints a persona can have built in.
+const (
+	EndpointWebhook = "webhook"
+	EndpointData    = "data"
+	EndpointAssets  = "assets"
+	EndpointPublic  = "public"
+)
+
+// BuiltinEndpoints lists the built-in endpoints in the order they are shown.
+var BuiltinEndpoints = []string{EndpointWebhook, EndpointData, EndpointAssets, EndpointPublic}
+
+// DefaultServerHeader is what a persona without a server_header of its own says
+// in its Server header.
+const DefaultServerHeader = "nginx"
+
+// Registration is everything the simulator has to know to serve a trajectory.
+type Registration struct {
+	Trajectory  string `json:"trajectory"`  // = Compose project name
+	Environment string `json:"environment"` // directory name, for people only
+	// Settings is the SHA-256, in hex, of the environment as it was resolved.
+	// Registering a trajectory again with another value is a conflict.
+	Settings string    `json:"settings"`
+	Networks []Network `json:"networks"`
+	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
+}
+
+// Network is one network on which the simulator serves the trajectory.
+type Network struct {
+	Name      string         `json:"name"`      // Compose key, without project prefix
+	ID        string         `json:"id"`        // the engine's network id
+	Subnets   []netip.Prefix `json:"subnets"`   // peers must be inside one of them
+	Addresses []netip.Addr   `json:"addresses"` // the simulator's own addresses there
+	Peers     []Peer         `json:"peers"`     // known services; may be completed later
+}
+
+// Peer says which service has an address, so that records can name it.
+type Peer struct {
+	Service string     `json:"service"`
+	Address netip.Addr `json:"address"`
+}
+
+// Persona is a public hostname the simulator plays for one trajectory.
+type Persona struct {
+	Host         string   `json:"host"` // lower-case ASCII, no trailing dot
+	ServerHeader string   `json:"server_header"`
+	Endpoints    []string `json:"endpoints"`
+}
+
+// Registered answers a registration.
+type Registered struct {
+	Unchanged bool `json:"unchanged"` // the same settings were registered before
+}
+
+// Unregistered answers the removal of a trajectory.
+type Unregistered struct {
+	Known    bool   `json:"known"`    // false: there was nothing to remove
+	Requests uint64 `json:"requests"` // records in its journal
+}
+
+// Peers completes what is known about the services on a trajectory's networks.
+// Keys are network names as in [Network.Name].
+type Peers map[string][]Peer
+
+// Status is the simulator's own account of itself.
+type Status struct {
+	Protocol     int                `json:"protocol"`
+	Started      time.Time          `json:"started"`
+	Retired      bool               `json:"retired"` // accepts no registration any more
+	Trajectories []TrajectoryStatus `json:"trajectories"`
+	Unattributed uint64             `json:"unattributed"` // records that belong to no trajectory
+	Problems     []string           `json:"problems"`     // damaged state set aside at start, full disk, …
+}
+
+// TrajectoryStatus describes one registered trajectory.
+type TrajectoryStatus struct {
+	Trajectory  string        `json:"trajectory"`
+	Environment string        `json:"environment"`
+	Settings    string        `json:"settings"`
+	Networks    []Network     `json:"networks"`
+	Personas    []string      `json:"personas"`
+	Since       time.Time     `json:"since"`
+	Journal     JournalStatus `json:"journal"`
+}
+
+// JournalStatus says how complete a trajectory's journal is.
+type JournalStatus struct {
+	Records   uint64 `json:"records"`   // = the last sequence number
+	Bytes     int64  `json:"bytes"`     // on disk, bodies included
+	Truncated uint64 `json:"truncated"` // records whose body was not kept whole
+	Dropped   uint64 `json:"dropped"`   // requests that have no record of their own (see kind gap)
+}
+
+// JournalQuery selects records. The zero value selects all that are there.
+type JournalQuery struct {
+	Follow bool      // go on with records as they are written, until the context ends
+	Raw    bool      // the journal's lines as stored, outcome lines apart
+	Kinds  []string  // any of these
+	Hosts  []string  // any of these, compared in lower case
+	Since  time.Time // at this time or later
+	Limit  int       // the newest so many; 0 = all
+}

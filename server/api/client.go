@@ -1,0 +1,192 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Client calls a simulator's administrative interface.
+type Client struct {
+	http *http.Client
+}
+
+// NewClient makes a client that reaches the interface through dial: a unix
+// socket, or a bridge into the container.
+func NewClient(dial func(ctx context.Context) (net.Conn, error)) *Client {
+	return &Client{http: &http.Client{Transport: &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		MaxIdleConns:       2,
+		IdleConnTimeout:    30 * time.Second,
+		DisableCompression: true,
+	}}}
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Status asks for the simulator's account of itself.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}
+
+// CA fetches the CA certificate as PEM.
+func (c *Client) CA(ctx context.Context) ([]byte, error) {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/ca", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+}
+
+// Register registers a trajectory, or confirms that it is registered with the
+// same settings. Other settings, or a retired simulator, are an *[Error].
+func (c *Client) Register(ctx context.Context, r *Registration) (*Registered, error) {
+	return call[Registered](ctx, c, http.MethodPost, "/v1/trajectories", r)
+}
+
+// SetPeers replaces what is known about the services of a trajectory.
+func (c *Client) SetPeers(ctx context.Context, id string, p Peers) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/peers", p)
+	return err
+}
+
+// Unregister removes a trajectory. Its journal stays. An unknown one is no error.
+func (c *Client) Unregister(ctx context.Context, id string) (*Unregistered, error) {
+	return call[Unregistered](ctx, c, http.MethodDelete, "/v1/trajectories/"+url.PathEscape(id), nil)
+}
+
+// Retire asks an idle simulator to accept no further registration. With
+// trajectories attached it answers an *[Error] with code [CodeBusy].
+func (c *Client) Retire(ctx context.Context) error {
+	_, err := call[struct{}](ctx, c, http.MethodPost, "/v1/retire", nil)
+	return err
+}
+
+// Journal calls yield with each selected line of a trajectory's journal (a
+// joined [Record], or a stored line with q.Raw), without its newline. It ends
+// at the end of the journal, with ctx when following, or with yield's error.
+func (c *Client) Journal(ctx context.Context, id string, q JournalQuery, yield func(line []byte) error) error {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/trajectories/"+url.PathEscape(id)+"/journal?"+q.values().Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReaderSize(resp.Body, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("journal of %q ended early: %w", id, err)
+		}
+		if err := yield(line[:len(line)-1]); err != nil {
+			return err
+		}
+	}
+}
+
+func (q JournalQuery) values() url.Values {
+	v := url.Values{"kind": q.Kinds, "host": q.Hosts}
+	if q.Follow {
+		v.Set("follow", "true")
+	}
+	if q.Raw {
+		v.Set("raw", "true")
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return v
+}
+
+// ParseJournalQuery is the inverse of what [Client.Journal] sends.
+func ParseJournalQuery(v url.Values) (JournalQuery, error) {
+	q := JournalQuery{Kinds: v["kind"], Hosts: v["host"]}
+	var err error
+	if s := v.Get("follow"); s != "" {
+		if q.Follow, err = strconv.ParseBool(s); err != nil {
+			return q, fmt.Errorf("follow: %w", err)
+		}
+	}
+	if s := v.Get("raw"); s != "" {
+		if q.Raw, err = strconv.ParseBool(s); err != nil {
+			return q, fmt.Errorf("raw: %w", err)
+		}
+	}
+	if s := v.Get("since"); s != "" {
+		if q.Since, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return q, fmt.Errorf("since: %w", err)
+		}
+	}
+	if s := v.Get("limit"); s != "" {
+		if q.Limit, err = strconv.Atoi(s); err != nil || q.Limit < 0 {
+			return q, fmt.Errorf("limit: %q is not a count", s)
+		}
+	}
+	return q, nil
+}
+
+// call sends in as JSON and decodes the answer into a T.
+func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	resp, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out := new(T)
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return nil, fmt.Errorf("%s %s: answer is not the expected JSON: %w", method, path, err)
+	}
+	return out, nil
+}
+
+// do sends a request and turns a refusal into an *Error.
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://simulator"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // whatever came is shown
+	var e errorBody
+	if json.Unmarshal(raw, &e) != nil || e.Error == nil {
+		return nil, fmt.Errorf("%s %s: unexpected answer %s: %q", method, path, resp.Status, raw)
+	}
+	e.Error.Status = resp.StatusCode
+	return nil, e.Error
+}

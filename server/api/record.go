@@ -1,0 +1,154 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The kinds of journal records (SPEC §12).
+const (
+	KindWebhook   = "webhook"
+	KindData      = "data"
+	KindAssets    = "assets"
+	KindPublic    = "public"
+	KindRoot      = "root"
+	KindBackend   = "backend"
+	KindUpstream  = "upstream"
+	KindExposed   = "exposed"
+	KindRule      = "rule"
+	KindNotFound  = "not_found"
+	KindMalformed = "malformed"
+	KindRefused   = "refused"
+	KindGap       = "gap"
+)
+
+// Kinds lists every kind of record.
+var Kinds = []string{
+	KindWebhook, KindData, KindAssets, KindPublic, KindRoot, KindBackend, KindUpstream,
+	KindExposed, KindRule, KindNotFound, KindMalformed, KindRefused, KindGap,
+}
+
+// Record is one exchange as the journal keeps it: one line of JSON.
+//
+// Where the outcome is known when the record is written, Response is set and
+// the line is complete. Where it is not (a body too large to hold, a stream),
+// Response is nil and an [Outcome] line of the same sequence number follows.
+type Record struct {
+	Seq  uint64 `json:"seq"`  // 1, 2, 3, … per trajectory, without gaps
+	Prev string `json:"prev"` // SHA-256 of the previous line without its newline, hex; 64 zeros for the first
+	ID   string `json:"id"`   // ULID
+	Time Time   `json:"time"` // when the request's first byte was read
+
+	Trajectory string `json:"trajectory"`
+	Kind       string `json:"kind"`
+	Client     Source `json:"client"`
+	TLS        *TLS   `json:"tls"` // nil on plain HTTP
+
+	Request  *Request `json:"request"` // nil when none could be parsed
+	Persona  string   `json:"persona"`
+	Endpoint string   `json:"endpoint"`
+	Rule     string   `json:"rule"`
+
+	Response   *Response `json:"response"`
+	DurationMS float64   `json:"duration_ms"` // from Time to the moment of writing
+	Error      string    `json:"error"`
+
+	// Raw holds the bytes received where they could not be parsed, bounded.
+	Raw *Body `json:"raw,omitempty"`
+	// OutcomeUnknown is set by readers, never stored: the simulator stopped
+	// before the outcome of this exchange was written.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
+}
+
+// Outcome completes a record whose response was not known when it was written.
+type Outcome struct {
+	Seq        uint64    `json:"seq"`
+	Prev       string    `json:"prev"`
+	Outcome    bool      `json:"outcome"` // always true: tells the two kinds of line apart
+	Response   *Response `json:"response"`
+	DurationMS float64   `json:"duration_ms"`
+	Error      string    `json:"error"`
+}
+
+// Source is the peer of the connection, the "client" of a record.
+type Source struct {
+	IP      string `json:"ip"`
+	Port    uint16 `json:"port"`
+	Service string `json:"service"` // "" when the address belongs to no known service
+}
+
+// TLS is what the handshake settled.
+type TLS struct {
+	Version string `json:"version"` // "1.2", "1.3"; "" when the handshake failed
+	SNI     string `json:"sni"`     // as sent
+	ALPN    string `json:"alpn"`
+}
+
+// Request is what the client sent.
+type Request struct {
+	Method  string      `json:"method"`
+	Host    string      `json:"host"`   // as sent: Host header or :authority
+	Target  string      `json:"target"` // request target, byte for byte
+	Proto   string      `json:"proto"`
+	Headers [][2]string `json:"headers"` // order and case as received on HTTP/1
+	Body    Body        `json:"body"`
+}
+
+// The encodings of a body's content.
+const (
+	EncodingUTF8   = "utf-8"  // Content is the text
+	EncodingBase64 = "base64" // Content is standard base64
+	EncodingFile   = "file"   // the bytes are kept beside the journal, named by their SHA-256
+	EncodingNone   = "none"   // not kept: see Truncated
+)
+
+// InlineBody is the size in bytes up to which a body is kept inside its record.
+const InlineBody = 64 << 10
+
+// Body describes a body. Size and SHA256 are those of the whole body, also
+// where not all of it was kept.
+type Body struct {
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"`
+	Encoding  string `json:"encoding"`
+	Content   string `json:"content"`
+	Truncated bool   `json:"truncated"`
+}
+
+// Response is what the client got back.
+type Response struct {
+	Status  int         `json:"status"`
+	Headers [][2]string `json:"headers"`
+	Body    Digest      `json:"body"`
+}
+
+// Digest identifies bytes that are not kept.
+type Digest struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Time is an instant that always encodes with nine fractional digits in UTC, so
+// that records sort as text.
+type Time struct{ time.Time }
+
+const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
+
+// MarshalJSON encodes t in UTC with nanoseconds.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
+}
+
+// UnmarshalJSON accepts any RFC 3339 time.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	v, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return err
+	}
+	t.Time = v
+	return nil
+}
