@@ -55,6 +55,8 @@ type Record struct {
 
 	// Raw holds the bytes received where they could not be parsed, bounded.
 	Raw *Body `json:"raw,omitempty"`
+	// Dropped says how many requests a record of kind gap stands for.
+	Dropped uint64 `json:"dropped,omitempty"`
 	// OutcomeUnknown is set by readers, never stored: the simulator stopped
 	// before the outcome of this exchange was written.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
@@ -92,7 +94,14 @@ type Request struct {
 	Proto   string      `json:"proto"`
 	Headers [][2]string `json:"headers"` // order and case as received on HTTP/1
 	Body    Body        `json:"body"`
+	// Charset is [CharsetLatin1] where method, host, target or a header holds
+	// bytes that are not UTF-8; then each byte of these strings stands in JSON
+	// as the code point of the same number, so that none is lost.
+	Charset string `json:"charset,omitempty"`
 }
+
+// CharsetLatin1 marks strings whose code points are the bytes that were sent.
+const CharsetLatin1 = "iso-8859-1"
 
 // The encodings of a body's content.
 const (
@@ -120,6 +129,7 @@ type Response struct {
 	Status  int         `json:"status"`
 	Headers [][2]string `json:"headers"`
 	Body    Digest      `json:"body"`
+	Charset string      `json:"charset,omitempty"` // as in [Request]
 }
 
 // Digest identifies bytes that are not kept.

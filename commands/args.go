@@ -1,0 +1,79 @@
+package commands
+
+import (
+	"flag"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// orderArgs puts flags before positional arguments, because users write
+// `ctis up DIR --id x` and the library stops reading flags at the first
+// argument. Flags of the whole program may stand anywhere. What follows "--"
+// is left alone.
+func orderArgs(root *cli.App, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return args, nil
+	}
+	global := flagKinds(root.Flags)
+	var program, flags, rest []string
+	var command *cli.Command
+	var local map[string]bool
+	for i := 1; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			rest = append(rest, args[i:]...)
+			break
+		}
+		if !strings.HasPrefix(arg, "-") || arg == "-" {
+			if command == nil && len(rest) == 0 {
+				if command = root.Command(arg); command != nil {
+					local = flagKinds(command.Flags)
+					continue
+				}
+			}
+			rest = append(rest, arg)
+			continue
+		}
+		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		to, takesValue := &flags, false
+		if v, ok := local[name]; ok {
+			takesValue = v
+		} else if v, ok := global[name]; ok {
+			to, takesValue = &program, v
+		} else if command == nil && name != "help" && name != "h" {
+			return nil, &usageError{msg: "there is no flag " + quoted(arg), hint: "ctis --help lists the flags"}
+		} else if command == nil {
+			to = &program
+		}
+		*to = append(*to, arg)
+		if takesValue && !joined {
+			if i+1 == len(args) {
+				return nil, &usageError{msg: "flag " + quoted(arg) + " needs a value"}
+			}
+			i++
+			*to = append(*to, args[i])
+		}
+	}
+	out := append([]string{args[0]}, program...)
+	if command != nil {
+		out = append(out, command.Name)
+	}
+	return append(append(out, flags...), rest...), nil
+}
+
+// flagKinds maps every name of the flags to whether it takes a value.
+func flagKinds(flags []cli.Flag) map[string]bool {
+	kinds := map[string]bool{}
+	for _, f := range flags {
+		set := flag.NewFlagSet("", flag.ContinueOnError)
+		if err := f.Apply(set); err != nil {
+			continue // a broken definition shows when the library applies it
+		}
+		set.VisitAll(func(f *flag.Flag) {
+			b, ok := f.Value.(interface{ IsBoolFlag() bool })
+			kinds[f.Name] = !ok || !b.IsBoolFlag()
+		})
+	}
+	return kinds
+}

@@ -1,0 +1,117 @@
+// Package commands is the command line of ctis: one file per verb, each with
+// its options, their checks and the run, in that order. It is the only package
+// that prints, colours and decides exit codes; everything below it returns
+// values and errors.
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Streams are the standard streams of a run. Results go to Out, progress and
+// messages to Err.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Setting is what a run gets from the process around it.
+type Setting struct {
+	Environ      []string // as os.Environ gives it
+	BuildContext fs.FS    // what the simulator's image is built from
+	Demo         fs.FS    // holds examples/demo
+}
+
+// Main runs the command line args (args[0] is the program's name) and returns
+// the exit code (SPEC §4). ctx ends on an interrupt.
+func Main(ctx context.Context, args []string, streams Streams, setting Setting) int {
+	a := newApp(streams, setting)
+	defer a.close()
+	root := a.root()
+	ordered, err := orderArgs(root, args)
+	if err == nil {
+		err = root.RunContext(ctx, ordered)
+	}
+	return a.finish(ctx, err)
+}
+
+// root is the table of contents of the command line.
+func (a *app) root() *cli.App {
+	return &cli.App{
+		Name:  "ctis",
+		Usage: "an internet that is not the internet, for trajectories of AI agents",
+		Description: "ctis puts a trajectory (one isolated run of a Docker Compose environment) up beside hundreds of\n" +
+			"others on one engine, all served by one shared simulator that plays public hostnames over HTTP and\n" +
+			"HTTPS and keeps a durable journal of what each trajectory sent.",
+		Flags:           a.globalFlags(),
+		HideVersion:     true,
+		HideHelpCommand: true,
+		Suggest:         true,
+		Writer:          a.streams.Out,
+		ErrWriter:       a.streams.Err,
+		// Exit codes are decided in exit.go alone.
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   onUsageError,
+		Before:         a.before,
+		Action: func(c *cli.Context) error {
+			if name := c.Args().First(); name != "" {
+				return unknownCommand(c.App, name)
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			a.validateCommand(),
+			a.upCommand(),
+			a.downCommand(),
+			a.statusCommand(),
+			a.logsCommand(),
+			a.caCommand(),
+			a.demoCommand(),
+		},
+	}
+}
+
+// verb completes a command with what all of them share.
+func verb(c *cli.Command) *cli.Command {
+	c.OnUsageError = onUsageError
+	c.HideHelpCommand = true
+	return c
+}
+
+func onUsageError(_ *cli.Context, err error, _ bool) error {
+	return &usageError{msg: err.Error()}
+}
+
+func unknownCommand(app *cli.App, name string) error {
+	e := &usageError{msg: "there is no command " + quoted(name), hint: "ctis --help lists the commands"}
+	if s := cli.SuggestCommand(app.Commands, name); s != "" {
+		e.hint = "did you mean " + quoted(s) + "? ctis --help lists the commands"
+	}
+	return e
+}
+
+// exactArgs checks the number of positional arguments; names is for the message.
+func exactArgs(c *cli.Context, least, most int, names string) error {
+	n := c.Args().Len()
+	if n >= least && (most < 0 || n <= most) {
+		return nil
+	}
+	msg := "too few arguments"
+	if n > least {
+		msg = "unexpected argument " + quoted(c.Args().Get(most))
+	}
+	return &usageError{msg: "ctis " + c.Command.Name + ": " + msg, hint: strings.TrimSpace("usage: ctis " + c.Command.Name + " " + names)}
+}
+
+// exitError ends a run with an exit code where everything was already said.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func quoted(s string) string { return `"` + s + `"` }

@@ -1,0 +1,99 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/linuxarena/ctis/imagehash"
+	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/simulator"
+)
+
+// dockerfile is the image's recipe inside the build context.
+const dockerfile = "templates/image/Dockerfile"
+
+// linkBits is the size of the simulator's own network, which only the two
+// shared containers ever join.
+const linkBits = 28
+
+// ensureImage makes sure of the simulator's image: the one the user names, or
+// the one whose tag is the hash of the build context this program carries.
+func (a *app) ensureImage(ctx context.Context, ref string, detail func(string)) (*simulator.ImageResult, error) {
+	env, skip := a.env["INTERNET_SIMULATOR_IMAGE"], a.env["SKIP_DOCKER_BUILD"] == "1"
+	o := simulator.ImageOptions{Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: detail}
+	hash := ""
+	if !imagehash.Overridden(ref, env, skip) {
+		inputs, err := imagehash.Read(a.setting.BuildContext, dockerfile, nil)
+		if err != nil {
+			return nil, err
+		}
+		if o.Source, err = inputs.Sum(); err != nil {
+			return nil, err
+		}
+		hash = o.Source.Hash
+	}
+	o.Choice = imagehash.Resolve(ref, env, skip, hash)
+	return simulator.EnsureImage(ctx, a.engine, o)
+}
+
+// ensureSimulator makes sure that a simulator of that image runs.
+func (a *app) ensureSimulator(ctx context.Context, image *simulator.ImageResult, pool netip.Prefix, detail func(string)) (*simulator.Result, error) {
+	var lost []netip.Prefix // given out before, and not taken by the engine
+	sim, err := simulator.Ensure(ctx, a.engine, simulator.EnsureOptions{
+		Instance: a.instance,
+		Image:    *image,
+		Progress: func(d simulator.Decision) {
+			a.log.Info("simulator", "decision", d.String())
+			detail(d.String())
+		},
+		LinkSubnet: func(ctx context.Context) (netip.Prefix, error) {
+			taken, err := a.taken(ctx)
+			if err != nil {
+				return netip.Prefix{}, err
+			}
+			link, err := netpin.Free(pool, linkBits, append(taken, lost...), simulator.LinkName(a.instance))
+			lost = append(lost, link)
+			return link, err
+		},
+	})
+	return sim, a.explainExhausted(ctx, err)
+}
+
+// taken lists the address ranges that no new network may overlap.
+func (a *app) taken(ctx context.Context) ([]netip.Prefix, error) {
+	if a.where.local() {
+		return netpin.Taken(ctx, a.engine, os.DirFS("/"))
+	}
+	return netpin.Taken(ctx, a.engine, nil)
+}
+
+// explainExhausted adds to "no address space left" what fills it.
+func (a *app) explainExhausted(ctx context.Context, err error) error {
+	var full *netpin.ExhaustedError
+	if !errors.As(err, &full) {
+		return err
+	}
+	total, ours, countErr := netpin.CountNetworks(ctx, a.engine)
+	if countErr != nil {
+		return err // the counts would only have been a help
+	}
+	return &hintedError{err: err, hint: fmt.Sprintf("the engine has %s, %d of them of ctis trajectories (ctis status lists those that are up; docker network ls the rest); "+
+		"take some down, or give a larger CTIS_ADDRESS_POOL", plural(total, "network"), ours),
+		details: map[string]any{"networks": total, "ctis_networks": ours}}
+}
+
+// environmentName is the name of the directory an environment is in.
+func (a *app) environmentName(dir string) (string, error) {
+	if dir == "" || !filepath.IsAbs(dir) {
+		wd, err := workingDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(wd, dir)
+	}
+	return filepath.Base(dir), nil
+}

@@ -1,0 +1,172 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/simulator"
+)
+
+// simulatorStatus is the shared container as `ctis status` shows it.
+type simulatorStatus struct {
+	Container  string   `json:"container"`
+	State      string   `json:"state"` // as the engine says; "absent" when there is none
+	Image      string   `json:"image,omitempty"`
+	SourceHash string   `json:"source_hash,omitempty"`
+	Protocol   int      `json:"protocol,omitempty"`
+	Started    string   `json:"started,omitempty"`
+	Retired    bool     `json:"retired,omitempty"`
+	Unmatched  uint64   `json:"unattributed"`
+	Problems   []string `json:"problems,omitempty"`
+}
+
+// trajectoryStatus is one trajectory as `ctis status` shows it.
+type trajectoryStatus struct {
+	Trajectory  string    `json:"trajectory"`
+	Environment string    `json:"environment"`
+	Network     string    `json:"network"`
+	Address     string    `json:"address"`
+	Personas    []string  `json:"personas"`
+	Requests    uint64    `json:"requests"`
+	Truncated   uint64    `json:"truncated"` // records whose body was not kept whole
+	Dropped     uint64    `json:"dropped"`   // requests without a record of their own
+	Since       time.Time `json:"since"`
+	Stale       bool      `json:"stale"` // registered, but its project has no container any more
+}
+
+func (a *app) statusCommand() *cli.Command {
+	return verb(&cli.Command{
+		Name:  "status",
+		Usage: "show the simulator and the trajectories it serves",
+		Description: "A trajectory is stale when it is still registered although its Compose project has no container;\n" +
+			"ctis down clears it.\n\n" +
+			"Exit status: 0 shown, 4 no engine.",
+		Flags: []cli.Flag{a.jsonFlag()},
+		Action: func(c *cli.Context) error {
+			if err := exactArgs(c, 0, 0, ""); err != nil {
+				return err
+			}
+			return a.runStatus(c.Context)
+		},
+	})
+}
+
+func (a *app) runStatus(ctx context.Context) error {
+	eng, err := a.openEngine(ctx)
+	if err != nil {
+		return err
+	}
+	seen, err := simulator.Observe(ctx, eng, a.instance)
+	if err != nil {
+		return err
+	}
+	sim := simulatorStatus{Container: simulator.ContainerName(a.instance), State: "absent"}
+	trajectories := []trajectoryStatus{}
+	if seen.ID != "" {
+		sim.State, sim.Image, sim.SourceHash = seen.State, seen.Image, seen.Hash
+	}
+	if seen.State == "running" && !seen.Foreign {
+		admin, err := simulator.Connect(ctx, eng, a.instance)
+		if err != nil {
+			return err
+		}
+		defer admin.Close()
+		st, err := admin.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("the simulator %q does not answer: %w", sim.Container, err)
+		}
+		sim.Protocol, sim.Retired, sim.Unmatched, sim.Problems = st.Protocol, st.Retired, st.Unattributed, st.Problems
+		sim.Started = st.Started.UTC().Format(time.RFC3339)
+		for _, t := range st.Trajectories {
+			row, err := a.trajectoryStatus(ctx, t)
+			if err != nil {
+				return err
+			}
+			trajectories = append(trajectories, row)
+		}
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"simulator": sim, "trajectories": trajectories})
+	}
+	return a.printStatus(sim, trajectories)
+}
+
+func (a *app) trajectoryStatus(ctx context.Context, t api.TrajectoryStatus) (trajectoryStatus, error) {
+	s := trajectoryStatus{
+		Trajectory: t.Trajectory, Environment: t.Environment, Personas: t.Personas,
+		Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
+	}
+	for _, n := range t.Networks {
+		s.Network = n.Name
+		for _, addr := range n.Addresses {
+			s.Address = addr.String()
+			break
+		}
+	}
+	left, err := netpin.FindProject(ctx, a.engine, t.Trajectory)
+	if err != nil {
+		return s, err
+	}
+	s.Stale = len(left.Containers) == 0
+	return s, nil
+}
+
+func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) error {
+	line := fmt.Sprintf("simulator %s: %s", sim.Container, sim.State)
+	if sim.Image != "" {
+		line += ", image " + sim.Image
+	}
+	if sim.Retired {
+		line += ", retired"
+	}
+	if sim.Unmatched > 0 {
+		line += ", " + plural(int(sim.Unmatched), "connection") + " that belonged to no trajectory (ctis logs --unattributed)"
+	}
+	if _, err := fmt.Fprintln(a.streams.Out, printable(line)); err != nil {
+		return err
+	}
+	for _, p := range sim.Problems {
+		a.ui.warn("simulator: " + p)
+	}
+	if len(trajectories) == 0 {
+		_, err := fmt.Fprintln(a.streams.Out, "no trajectory is up")
+		return err
+	}
+	rows := make([][]string, 0, len(trajectories))
+	for _, t := range trajectories {
+		remark := ""
+		switch {
+		case t.Stale:
+			remark = "stale"
+		case t.Dropped > 0:
+			remark = "journal has gaps"
+		case t.Truncated > 0:
+			remark = "journal truncated"
+		}
+		rows = append(rows, []string{t.Trajectory, t.Environment, t.Network, t.Address, strings.Join(t.Personas, ","),
+			strconv.FormatUint(t.Requests, 10), elapsedSince(t.Since), remark})
+	}
+	return a.table([]string{"TRAJECTORY", "ENVIRONMENT", "NETWORK", "SIMULATOR", "PERSONAS", "REQUESTS", "UP", ""}, rows, 4)
+}
+
+// elapsedSince is the age of something, in its two largest units.
+func elapsedSince(t time.Time) string {
+	d := time.Since(t).Round(time.Second)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+	}
+}

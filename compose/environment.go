@@ -1,0 +1,216 @@
+// Package compose turns an environment directory (a ctis.toml and Compose
+// files) into a checked model, and sets that model up and down through Docker
+// Compose.
+//
+// Everything up to the generated override is pure or only reads files: no
+// engine is asked, and every problem is reported with the file, line and
+// column that has to be changed. Only [Runner] starts processes. The
+// environment's own files are never written to.
+package compose
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// Options says which environment to load, and how.
+type Options struct {
+	Dir      string   // contains ctis.toml
+	ID       string   // trajectory id = project name; "" while only validating
+	Profiles []string // "" and none: those the environment's .env asks for
+	EnvFiles []string // none: .env beside the first Compose file, if there is one
+	Environ  []string // the caller's environment, KEY=value
+}
+
+// Environment is an environment without errors, ready to be set up.
+type Environment struct {
+	Dir     string // absolute
+	Name    string // base name of Dir, for people
+	Config  *Config
+	Project *types.Project // as Compose would run it: interpolated, active profiles only
+
+	ProjectDir string   // absolute: what relative paths in Compose files refer to
+	Files      []string // absolute Compose files, in order
+	EnvFiles   []string // absolute
+	Profiles   []string // active ones
+
+	DefaultService string // the agent's service
+	Network        string // key of the network that the simulator joins
+
+	// Settings is the SHA-256, in hex, over everything that shapes containers or
+	// personas. The same environment has the same value under every project
+	// name; any change that would make another container or persona changes it.
+	Settings string
+}
+
+// Load reads and checks an environment (SPEC §3). It needs no engine and
+// reports all problems at once; the Environment is nil if any is an error.
+// A cancelled context ends it early with the problem that it was cancelled.
+func Load(ctx context.Context, o Options) (*Environment, Problems) {
+	file := filepath.Join(o.Dir, ConfigFile)
+	var ps Problems
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		ps.errorf(place{File: file}, "%q has no absolute path: %s", o.Dir, err)
+		return nil, ps
+	}
+	if o.ID != "" {
+		if err := ValidateID(o.ID); err != nil {
+			ps.errorf(place{File: file}, "%s", err)
+			return nil, ps
+		}
+	}
+	content, err := os.ReadFile(file)
+	switch {
+	case os.IsNotExist(err):
+		ps.errorf(place{File: file}, "there is no %s, so this directory is no environment", ConfigFile).
+			hint("name the directory that has one; its smallest content is: network = \"default\"")
+		return nil, ps
+	case err != nil:
+		ps.errorf(place{File: file}, "cannot be read: %s", err)
+		return nil, ps
+	}
+	config, ps := ParseConfig(file, content)
+	if config == nil {
+		return nil, ps
+	}
+	l := &environmentLoad{o: o, dir: dir, config: config, problems: ps, shownFiles: []string{file}}
+	env := l.load(ctx)
+	ps = l.problems.sorted(l.shownFiles)
+	if ps.HasErrors() {
+		return nil, ps
+	}
+	return env, ps
+}
+
+// environmentLoad is one run of Load.
+type environmentLoad struct {
+	o          Options
+	dir        string
+	config     *Config
+	problems   Problems
+	shownFiles []string // the order in which files are reported
+}
+
+// shown is a path as the user would write it.
+func (l *environmentLoad) shown(path string) string {
+	if rel, err := filepath.Rel(l.dir, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.Join(l.o.Dir, rel)
+	}
+	return path
+}
+
+func (l *environmentLoad) load(ctx context.Context) *Environment {
+	m, ps := newModel(l.o, l.dir, l.config, l.shown)
+	l.problems = append(l.problems, ps...)
+	if m == nil {
+		l.requiredVariables(environMapping(withoutCompose(l.o.Environ)))
+		return nil
+	}
+	for _, f := range m.files {
+		l.shownFiles = append(l.shownFiles, l.shown(f))
+	}
+	id := l.o.ID
+	if id == "" {
+		id = placeholderID
+	}
+	vars, err := m.variables(id)
+	if err != nil {
+		l.problems.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
+		return nil
+	}
+	l.requiredVariables(vars)
+
+	refs := &references{}
+	project, err := m.load(ctx, id, cli.WithResourceLoader(refs))
+	src := m.sources(refs.paths, &l.problems)
+	unsetVariables(m, src, vars, &l.problems)
+	if err != nil {
+		if ctx.Err() != nil {
+			l.problems.errorf(place{File: l.shown(m.files[0])}, "%s", ctx.Err())
+			return nil
+		}
+		d := diagnosis{model: m, id: id, vars: vars, sources: src, problems: &l.problems}
+		if project = d.explain(ctx, err); project == nil {
+			return nil
+		}
+	}
+	other, otherErr := m.load(ctx, otherID)
+	if otherErr != nil {
+		other = nil // only this name works; what depends on it cannot be told
+	}
+	c := checker{config: l.config, dir: l.dir, id: id, project: project, other: other, sources: src, model: m, vars: vars, problems: &l.problems}
+	c.check()
+	if l.problems.HasErrors() {
+		return nil
+	}
+	digest, err := settings(l.config, c.defaultService, cmp.Or(other, project))
+	if err != nil {
+		l.problems.errorf(place{File: l.shown(m.files[0])}, "%s", err)
+		return nil
+	}
+	return &Environment{
+		Dir: l.dir, Name: filepath.Base(l.dir), Config: l.config,
+		Project:    project.WithoutUnnecessaryResources(),
+		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
+		DefaultService: c.defaultService, Network: l.config.Network,
+		Settings: digest,
+	}
+}
+
+func (l *environmentLoad) requiredVariables(vars types.Mapping) {
+	for i, name := range l.config.RequiredEnvVars {
+		if !envName.MatchString(name) || vars[name] != "" {
+			continue
+		}
+		state := "not set"
+		if _, ok := vars[name]; ok {
+			state = "empty"
+		}
+		l.problems.errorf(l.config.index.value("required_env_vars", elem(i)), "required variable %q is %s", name, state).
+			hint("export it, or put it into .env beside the Compose file")
+	}
+}
+
+func environMapping(environ []string) types.Mapping {
+	m := types.Mapping{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// Reaching returns the services whose traffic can reach the simulator, sorted:
+// those on its network, and those that share the network of one of them.
+func (e *Environment) Reaching() []string {
+	var names []string
+	for name := range e.Project.Services {
+		if e.reaches(name, len(e.Project.Services)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reaches follows network_mode: service:… at most hops times.
+func (e *Environment) reaches(name string, hops int) bool {
+	s, ok := e.Project.Services[name]
+	if !ok || s.Provider != nil || hops < 0 {
+		return false
+	}
+	if _, on := s.Networks[e.Network]; on {
+		return true
+	}
+	shared, ok := strings.CutPrefix(s.NetworkMode, types.ServicePrefix)
+	return ok && e.reaches(shared, hops-1)
+}

@@ -1,0 +1,212 @@
+package compose
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// The labels on every service of a trajectory, and the first two on every
+// network that belongs to it. With them a trajectory is found and taken down
+// without its environment's files.
+const (
+	LabelInstance    = "io.ctis.instance"    // which simulator serves it
+	LabelTrajectory  = "io.ctis.trajectory"  // its id
+	LabelEnvironment = "io.ctis.environment" // name of its environment, for people
+	LabelSettings    = "io.ctis.settings"    // [Environment.Settings]
+	LabelDir         = "io.ctis.dir"         // the environment's directory
+)
+
+// OverrideInput is what the generated override depends on besides the
+// environment itself.
+type OverrideInput struct {
+	ID       string                 // trajectory id
+	Instance string                 // name prefix of the simulator
+	Networks map[string]NetworkPlan // by Compose key
+	CAEnv    map[string]string      // variables that make clients trust the simulator's CA
+}
+
+// NetworkPlan is what was planned for one network of the project.
+type NetworkPlan struct {
+	// Subnet, Range (of dynamic addresses) and Gateway are zero where the
+	// environment has ipam of its own.
+	Subnet, Range netip.Prefix
+	Gateway       netip.Addr
+	// Simulator is the simulator's address; zero where it does not join or the
+	// engine chooses.
+	Simulator netip.Addr
+	Services  map[string]netip.Addr // service name → its fixed address
+}
+
+// overlay is the override before it is written: only what ctis adds, in the
+// terms of the merged model. It is both rendered and verified.
+type overlay struct {
+	Services map[string]*serviceOverlay
+	Networks map[string]*networkOverlay
+	Notes    []string // for people: what was changed or left alone
+}
+
+type serviceOverlay struct {
+	Labels      map[string]string
+	Environment map[string]string
+	ExtraHosts  map[string]string
+	Networks    map[string]endpointOverlay // nil: untouched
+	Ports       []types.ServicePortConfig  // replace the service's own, if any
+	DropName    bool                       // container_name
+}
+
+type endpointOverlay struct {
+	IPv4    string
+	Aliases []string
+}
+
+type networkOverlay struct {
+	Labels                 map[string]string
+	Subnet, Range, Gateway string // "" where the environment has ipam of its own
+}
+
+// overlay decides what the override says. Pure.
+func (e *Environment) overlay(in OverrideInput) (*overlay, error) {
+	o := &overlay{Services: map[string]*serviceOverlay{}, Networks: map[string]*networkOverlay{}}
+	for _, f := range e.NetworkFacts() {
+		plan := in.Networks[f.Key]
+		if plan.Subnet.IsValid() && !f.Own() {
+			return nil, fmt.Errorf("network %q has ipam of its own or is external; a subnet cannot be planned for it", f.Key)
+		}
+		if f.External {
+			continue // an override cannot change what exists already
+		}
+		n := &networkOverlay{Labels: map[string]string{LabelInstance: in.Instance, LabelTrajectory: in.ID}}
+		if plan.Subnet.IsValid() {
+			n.Subnet = plan.Subnet.String()
+			n.Range, n.Gateway = prefixText(plan.Range), addrText(plan.Gateway)
+		}
+		o.Networks[f.Key] = n
+	}
+	for key := range in.Networks {
+		if _, ok := e.Project.Networks[key]; !ok {
+			return nil, fmt.Errorf("network %q is planned, but no service uses it", key)
+		}
+	}
+	for _, name := range e.Project.ServiceNames() {
+		if e.Project.Services[name].Provider != nil {
+			continue // has no container
+		}
+		s, err := e.serviceOverlay(name, in, &o.Notes)
+		if err != nil {
+			return nil, err
+		}
+		o.Services[name] = s
+	}
+	return o, nil
+}
+
+func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]string) (*serviceOverlay, error) {
+	s := e.Project.Services[name]
+	o := &serviceOverlay{
+		Labels: map[string]string{
+			LabelInstance: in.Instance, LabelTrajectory: in.ID, LabelEnvironment: e.Name,
+			LabelSettings: e.Settings, LabelDir: e.Dir,
+		},
+		Environment: map[string]string{},
+		ExtraHosts:  map[string]string{},
+	}
+	if e.reaches(name, len(e.Project.Services)) {
+		for _, key := range sortedKeys(in.CAEnv) {
+			if v, set := s.Environment[key]; set && v != nil {
+				*notes = append(*notes, fmt.Sprintf("service %q keeps its own %s", name, key))
+				continue
+			}
+			o.Environment[key] = in.CAEnv[key]
+		}
+	}
+	if s.ContainerName != "" {
+		o.DropName = true
+		*notes = append(*notes, fmt.Sprintf("service %q gives up container_name %q", name, s.ContainerName))
+	}
+	o.Ports = ephemeral(name, s, notes)
+	if err := e.endpoints(name, s, in, o); err != nil {
+		return nil, err
+	}
+	if _, on := s.Networks[e.Network]; on && len(s.DNS) > 0 && len(e.Config.Personas) > 0 {
+		simulator := in.Networks[e.Network].Simulator
+		if !simulator.IsValid() {
+			return nil, fmt.Errorf("service %q has dns of its own, and the simulator's address on network %q is not planned", name, e.Network)
+		}
+		for _, host := range e.Hostnames() {
+			o.ExtraHosts[host] = simulator.String()
+		}
+	}
+	return o, nil
+}
+
+// endpoints decides what changes about the service's networks. All of them are
+// listed as soon as one is: a service that is on the default network only
+// because it names none would otherwise be taken off it.
+func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideInput, o *serviceOverlay) error {
+	endpoints, changed := map[string]endpointOverlay{}, false
+	for key, own := range s.Networks {
+		var n endpointOverlay
+		if a := in.Networks[key].Services[name]; a.IsValid() {
+			switch {
+			case bool(e.Project.Networks[key].External):
+				return fmt.Errorf("service %q: no address can be planned on external network %q", name, key)
+			case s.GetScale() > 1:
+				return fmt.Errorf("service %q runs %d replicas, which cannot share an address on network %q", name, s.GetScale(), key)
+			case own != nil && own.Ipv4Address != "" && own.Ipv4Address != a.String():
+				return fmt.Errorf("service %q has the address %s of its own on network %q", name, own.Ipv4Address, key)
+			}
+			n.IPv4 = a.String()
+		}
+		if s.ContainerName != "" && s.ContainerName != name {
+			n.Aliases = []string{s.ContainerName}
+		}
+		changed = changed || n.IPv4 != "" || len(n.Aliases) > 0
+		endpoints[key] = n
+	}
+	if changed {
+		o.Networks = endpoints
+	}
+	return nil
+}
+
+// ephemeral returns the service's ports without their fixed host ports, or
+// nothing if none is fixed.
+func ephemeral(name string, s types.ServiceConfig, notes *[]string) []types.ServicePortConfig {
+	if s.NetworkMode == "host" || shares(s.NetworkMode) {
+		return nil
+	}
+	fixed := false
+	var ports []types.ServicePortConfig
+	for _, p := range s.Ports {
+		if p.Published != "" && p.Published != "0" {
+			fixed = true
+			*notes = append(*notes, fmt.Sprintf("service %q publishes %d on an ephemeral host port instead of %s", name, p.Target, p.Published))
+		}
+		p.Published = ""
+		ports = append(ports, p)
+	}
+	if !fixed {
+		return nil
+	}
+	return ports
+}
+
+func prefixText(p netip.Prefix) string {
+	if !p.IsValid() {
+		return ""
+	}
+	return p.String()
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// escape protects a value from Compose's interpolation.
+func escape(s string) string { return strings.ReplaceAll(s, "$", "$$") }

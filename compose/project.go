@@ -1,0 +1,308 @@
+package compose
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/dotenv"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/template"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/sirupsen/logrus"
+)
+
+// Project names used where no trajectory is meant. Loading under two of them
+// shows what depends on the name.
+const (
+	placeholderID = "ctis-validate"
+	otherID       = "ctis-settings"
+)
+
+// model is an environment's Compose project before it is checked: which files,
+// which variables, which profiles.
+type model struct {
+	dir      string   // absolute: the project directory, that of the first file
+	files    []string // absolute
+	envFiles []string // absolute
+	environ  []string // without any COMPOSE_*
+	profiles []string // what --profile would say
+	shown    func(path string) string
+}
+
+// newModel finds the files. Where they are missing the problems say so, and
+// the model is of no use.
+func newModel(o Options, dir string, c *Config, shown func(string) string) (*model, Problems) {
+	var ps Problems
+	m := &model{shown: shown, environ: withoutCompose(o.Environ)}
+	for i, name := range c.ComposeFiles {
+		if name == "" {
+			continue // reported with the config
+		}
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, name)
+		}
+		if err := regular(path); err != nil {
+			ps.errorf(c.index.value("compose_files", elem(i)), "Compose file %q %s", name, err)
+		}
+		m.files = append(m.files, path)
+	}
+	if len(c.ComposeFiles) == 0 {
+		m.files = discover(dir)
+	}
+	if len(m.files) == 0 && len(ps) == 0 && len(c.ComposeFiles) == 0 {
+		ps.errorf(c.index.place(0), "there is no Compose file beside %s", ConfigFile).
+			hint("add one (%s), or say where it is: compose_files = [\"path/to/compose.yaml\"]", strings.Join(cli.DefaultFileNames, ", "))
+	}
+	if ps.HasErrors() || len(m.files) == 0 {
+		return nil, ps
+	}
+	m.dir = filepath.Dir(m.files[0])
+	m.findEnvFiles(o, &ps)
+	if ps.HasErrors() {
+		return nil, ps
+	}
+	m.profiles = o.Profiles
+	if len(m.profiles) == 0 {
+		// The environment's own .env may choose profiles; the caller's shell may
+		// not, or two callers would get two different worlds.
+		vars, err := m.variables(placeholderID)
+		if err != nil {
+			ps.errorf(place{File: m.shown(m.envFiles[0])}, "%s", err)
+			return nil, ps
+		}
+		for p := range strings.SplitSeq(vars["COMPOSE_PROFILES"], ",") {
+			if p = strings.TrimSpace(p); p != "" {
+				m.profiles = append(m.profiles, p)
+			}
+		}
+	}
+	return m, ps
+}
+
+func (m *model) findEnvFiles(o Options, ps *Problems) {
+	for _, f := range o.EnvFiles {
+		path, err := filepath.Abs(f)
+		if err == nil {
+			err = regular(path)
+		}
+		if err != nil {
+			ps.errorf(place{File: f}, "env file %q %s", f, err)
+		}
+		m.envFiles = append(m.envFiles, path)
+	}
+	if len(o.EnvFiles) > 0 {
+		return
+	}
+	path := filepath.Join(m.dir, ".env")
+	if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
+		m.envFiles = []string{path}
+	}
+}
+
+// discover does what Compose does when it is given no file, but only in dir.
+func discover(dir string) []string {
+	var files []string
+	for _, names := range [][]string{cli.DefaultFileNames, cli.DefaultOverrideFileNames} {
+		for _, name := range names {
+			if path := filepath.Join(dir, name); regular(path) == nil {
+				files = append(files, path)
+				break
+			}
+		}
+		if len(files) == 0 {
+			break // an override alone is no project
+		}
+	}
+	return files
+}
+
+// regular says in what way path is not a readable regular file.
+func regular(path string) error {
+	fi, err := os.Stat(path)
+	switch {
+	case os.IsNotExist(err):
+		return fmt.Errorf("does not exist")
+	case err != nil:
+		return fmt.Errorf("cannot be read: %w", err)
+	case fi.IsDir():
+		return fmt.Errorf("is a directory")
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("is not a regular file")
+	}
+	return nil
+}
+
+// withoutCompose drops the variables that would steer Compose itself: a stray
+// COMPOSE_FILE in somebody's shell must not change an environment.
+func withoutCompose(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		return strings.HasPrefix(kv, "COMPOSE_")
+	})
+}
+
+// variables are the process's, then those of the env files (Compose's
+// precedence), with the project name that Compose would see.
+func (m *model) variables(name string) (types.Mapping, error) {
+	vars := types.Mapping{}
+	for _, kv := range m.environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+			vars[k] = v
+		}
+	}
+	vars["COMPOSE_PROJECT_NAME"] = name
+	fromFiles, err := dotenv.GetEnvFromFile(vars, m.envFiles)
+	if err != nil {
+		return nil, err
+	}
+	return vars.Merge(fromFiles), nil
+}
+
+// options prepares compose-go to load the model under a project name, exactly
+// as Compose would with the arguments of [Invocation].
+func (m *model) options(name string, more ...cli.ProjectOptionsFn) (*cli.ProjectOptions, error) {
+	// compose-go says some things only through this global logger. What matters
+	// of them is reported as problems, and the terminal belongs to commands.
+	logrus.SetOutput(io.Discard)
+	vars, err := m.variables(name)
+	if err != nil {
+		return nil, err
+	}
+	return cli.NewProjectOptions(slices.Clone(m.files), append([]cli.ProjectOptionsFn{
+		cli.WithName(name),
+		cli.WithWorkingDirectory(m.dir),
+		func(o *cli.ProjectOptions) error { o.Environment = maps.Clone(vars); return nil },
+		cli.WithProfiles(m.profiles),
+	}, more...)...)
+}
+
+// load resolves the model as Compose would run it.
+func (m *model) load(ctx context.Context, name string, more ...cli.ProjectOptionsFn) (*types.Project, error) {
+	o, err := m.options(name, more...)
+	if err != nil {
+		return nil, err
+	}
+	var p *types.Project
+	err = guarded(func() (err error) { p, err = o.LoadProject(ctx); return err })
+	return p, err
+}
+
+// guarded calls into compose-go, which takes some malformed files for
+// impossible and panics.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("this Compose file is malformed in a way that has no better explanation: %v", r)
+		}
+	}()
+	return f()
+}
+
+// leniently loads a model that is not consistent, so that further checks can
+// be made on it.
+func leniently(o *cli.ProjectOptions) error {
+	for _, f := range []cli.ProjectOptionsFn{
+		cli.WithConsistency(false), cli.WithoutEnvironmentResolution, cli.WithoutLabelsResolution,
+	} {
+		if err := f(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// references collects the paths of other files that a model mentions. It is a
+// resource loader that never accepts anything, so it only listens.
+type references struct{ paths []string }
+
+func (r *references) Accept(path string) bool                      { r.paths = append(r.paths, path); return false }
+func (r *references) Load(context.Context, string) (string, error) { return "", os.ErrInvalid }
+func (r *references) Dir(path string) string                       { return path }
+
+// sources indexes the model's files, and those that they include or extend as
+// far as mentioned tells. Of the model's own files every problem of form is
+// reported; the others are only needed for positions.
+func (m *model) sources(mentioned []string, ps *Problems) sources {
+	var all sources
+	known := map[string]bool{}
+	for _, path := range m.files {
+		known[path] = true
+		x, err := m.index(path)
+		if err != nil {
+			ps.yaml(m.shown(path), err)
+			continue
+		}
+		x.repeated(ps)
+		all = append(all, x)
+	}
+	var others sources
+	for _, p := range mentioned {
+		for _, dir := range m.dirs(all, others) {
+			path := p
+			if !filepath.IsAbs(p) {
+				path = filepath.Join(dir, p)
+			}
+			if known[path] {
+				break
+			}
+			if ext := filepath.Ext(path); ext != ".yml" && ext != ".yaml" && ext != ".json" || regular(path) != nil {
+				continue
+			}
+			known[path] = true
+			if x, err := m.index(path); err == nil {
+				others = append(others, x)
+			}
+			break
+		}
+	}
+	return append(others, all...) // what is included comes before what includes it
+}
+
+// dirs are the directories a relative path may be relative to.
+func (m *model) dirs(all ...sources) []string {
+	dirs := []string{m.dir}
+	for _, s := range all {
+		for _, x := range s {
+			if d := filepath.Dir(x.path); !slices.Contains(dirs, d) {
+				dirs = append(dirs, d)
+			}
+		}
+	}
+	return dirs
+}
+
+func (m *model) index(path string) (*yamlIndex, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return indexYAML(path, m.shown(path), content)
+}
+
+// substitute is compose-go's substitution that reports unset variables to
+// unset instead of to a logger.
+func substitute(unset func(name string)) func(string, template.Mapping) (string, error) {
+	return func(text string, mapping template.Mapping) (string, error) {
+		return template.SubstituteWithOptions(text, mapping, template.WithoutLogging,
+			template.WithReplacementFunction(func(sub string, mapping template.Mapping, c *template.Config) (string, error) {
+				value, applied, err := template.DefaultReplacementAppliedFunc(sub, mapping, c)
+				if err == nil && !applied {
+					unset(strings.Trim(sub, "${}"))
+				}
+				return value, err
+			}))
+	}
+}
+
+// interpolation returns compose-go's own options for a file, so that a value
+// can be tried out on its own.
+func (m *model) interpolation(vars types.Mapping) *loader.Options {
+	return loader.ToOptions(&types.ConfigDetails{WorkingDir: m.dir, Environment: vars}, nil)
+}

@@ -1,0 +1,192 @@
+package compose
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MismatchError is a value of the override that Compose did not take over as
+// it was written.
+type MismatchError struct {
+	Service, Network string // one of the two
+	Key              string
+	Want, Got        string
+}
+
+func (e *MismatchError) Error() string {
+	where := fmt.Sprintf("service %q", e.Service)
+	if e.Network != "" {
+		where = fmt.Sprintf("network %q", e.Network)
+	}
+	return fmt.Sprintf("%s: %s is %q after merging, not %q; this environment and this version of Compose do not go together", where, e.Key, e.Got, e.Want)
+}
+
+// mergedModel is the part of `docker compose config --format json` that the
+// override has a say in.
+type mergedModel struct {
+	Services map[string]struct {
+		ContainerName string             `json:"container_name"`
+		Labels        map[string]string  `json:"labels"`
+		Environment   map[string]*string `json:"environment"`
+		ExtraHosts    []string           `json:"extra_hosts"`
+		Networks      map[string]*struct {
+			IPv4    string   `json:"ipv4_address"`
+			Aliases []string `json:"aliases"`
+		} `json:"networks"`
+		Ports []struct {
+			Target    uint32 `json:"target"`
+			Published string `json:"published"`
+			Protocol  string `json:"protocol"`
+			HostIP    string `json:"host_ip"`
+		} `json:"ports"`
+	} `json:"services"`
+	Networks map[string]struct {
+		Labels map[string]string `json:"labels"`
+		IPAM   struct {
+			Config []struct {
+				Subnet  string `json:"subnet"`
+				Range   string `json:"ip_range"`
+				Gateway string `json:"gateway"`
+			} `json:"config"`
+		} `json:"ipam"`
+	} `json:"networks"`
+}
+
+// VerifyOverride checks that every value which the override for in sets is in
+// effect in configJSON, the output of `docker compose config --format json`
+// over the environment's files and the override. How Compose merges differs
+// between its versions; a trajectory is not built on hope. A value that is not
+// in effect is a *[MismatchError]; all of them are joined. Pure.
+func (e *Environment) VerifyOverride(configJSON []byte, in OverrideInput) error {
+	o, err := e.overlay(in)
+	if err != nil {
+		return err
+	}
+	var m mergedModel
+	if err := json.Unmarshal(configJSON, &m); err != nil {
+		return fmt.Errorf("output of docker compose config: %w", err)
+	}
+	v := &verifier{merged: &m}
+	for _, name := range sortedKeys(o.Services) {
+		v.service(name, o.Services[name], e)
+	}
+	for _, key := range sortedKeys(o.Networks) {
+		v.network(key, o.Networks[key])
+	}
+	return v.join()
+}
+
+type verifier struct {
+	merged *mergedModel
+	found  []error
+}
+
+func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
+	got, ok := v.merged.Services[name]
+	expect := func(key, want, got string) {
+		if want != got {
+			v.found = append(v.found, &MismatchError{Service: name, Key: key, Want: want, Got: got})
+		}
+	}
+	if !ok {
+		expect("presence", "present", "absent")
+		return
+	}
+	for _, k := range sortedKeys(want.Labels) {
+		expect("label "+k, want.Labels[k], unescape(got.Labels[k]))
+	}
+	for _, k := range sortedKeys(want.Environment) {
+		value := "(unset)"
+		if p := got.Environment[k]; p != nil {
+			value = unescape(*p)
+		}
+		expect("environment "+k, want.Environment[k], value)
+	}
+	for _, host := range sortedKeys(want.ExtraHosts) {
+		expect("extra_hosts "+host, want.ExtraHosts[host], addressesOf(got.ExtraHosts, host))
+	}
+	if want.DropName {
+		expect("container_name", "", got.ContainerName)
+	}
+	// A service stays on all its networks, whether the override lists them or not.
+	for _, key := range sortedKeys(e.Project.Services[name].Networks) {
+		endpoint, ok := got.Networks[key]
+		if !ok {
+			expect("networks", key, strings.Join(sortedKeys(got.Networks), ", "))
+			continue
+		}
+		w := want.Networks[key]
+		if w.IPv4 != "" {
+			ip := ""
+			if endpoint != nil {
+				ip = endpoint.IPv4
+			}
+			expect("address on "+key, w.IPv4, ip)
+		}
+		for _, a := range w.Aliases {
+			if endpoint == nil || !slices.Contains(endpoint.Aliases, a) {
+				expect("alias on "+key, a, "")
+			}
+		}
+	}
+	if want.Ports != nil {
+		var wantPorts, gotPorts []string
+		for _, p := range want.Ports {
+			wantPorts = append(wantPorts, fmt.Sprintf("%s::%d/%s", p.HostIP, p.Target, p.Protocol))
+		}
+		for _, p := range got.Ports {
+			gotPorts = append(gotPorts, fmt.Sprintf("%s:%s:%d/%s", p.HostIP, p.Published, p.Target, p.Protocol))
+		}
+		slices.Sort(wantPorts)
+		slices.Sort(gotPorts)
+		expect("ports", strings.Join(slices.Compact(wantPorts), " "), strings.Join(slices.Compact(gotPorts), " "))
+	}
+}
+
+func (v *verifier) network(key string, want *networkOverlay) {
+	got, ok := v.merged.Networks[key]
+	expect := func(what, want, got string) {
+		if want != got {
+			v.found = append(v.found, &MismatchError{Network: key, Key: what, Want: want, Got: got})
+		}
+	}
+	if !ok {
+		expect("presence", "present", "absent")
+		return
+	}
+	for _, k := range sortedKeys(want.Labels) {
+		expect("label "+k, want.Labels[k], unescape(got.Labels[k]))
+	}
+	if want.Subnet == "" {
+		return
+	}
+	var pools []string
+	for _, p := range got.IPAM.Config {
+		pools = append(pools, strings.Join([]string{p.Subnet, p.Range, p.Gateway}, " "))
+	}
+	expect("ipam", strings.Join([]string{want.Subnet, want.Range, want.Gateway}, " "), strings.Join(pools, ", "))
+}
+
+// unescape undoes what config does to a literal $ in its output.
+func unescape(s string) string { return strings.ReplaceAll(s, "$$", "$") }
+
+// addressesOf lists all addresses that extra_hosts gives a host: more than one
+// means that the environment's own comes first.
+func addressesOf(extraHosts []string, host string) string {
+	var found []string
+	for _, h := range extraHosts {
+		name, address, ok := strings.Cut(h, "=")
+		if !ok {
+			name, address, _ = strings.Cut(h, ":")
+		}
+		if name == host {
+			found = append(found, address)
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+func (v *verifier) join() error { return errors.Join(v.found...) }

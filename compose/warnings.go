@@ -1,0 +1,157 @@
+package compose
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"go.yaml.in/yaml/v4"
+)
+
+// warnings are about what works, but not as its author may expect: what only
+// one trajectory at a time can have, what ctis changes, and what lets the agent
+// past the simulator.
+func (c *checker) warnings() {
+	for _, key := range sortedKeys(c.project.Networks) {
+		c.networkWarnings(key, c.project.Networks[key])
+	}
+	for _, key := range sortedKeys(c.project.Volumes) {
+		c.volumeWarnings(key, c.project.Volumes[key])
+	}
+	for _, name := range c.project.ServiceNames() {
+		c.serviceWarnings(name, c.project.Services[name])
+	}
+	if c.defaultService != "" {
+		c.agentWarnings(c.defaultService, c.project.Services[c.defaultService])
+	}
+}
+
+const oneAtATime = "so only one trajectory at a time can have it"
+
+func (c *checker) networkWarnings(key string, n types.NetworkConfig) {
+	if !c.networkUsed(key) {
+		return
+	}
+	if n.External {
+		c.problems.warnf(c.sources.at("networks", key, "external"), "network %q is external, %s", key, oneAtATime)
+		return
+	}
+	if c.other != nil && c.other.Networks[key].Name == n.Name {
+		c.problems.warnf(c.sources.at("networks", key, "name"), "network %q is always named %q, %s", key, n.Name, oneAtATime).
+			hint("put ${COMPOSE_PROJECT_NAME} into the name, or leave it out")
+	}
+	for i, pool := range n.Ipam.Config {
+		if pool == nil {
+			continue
+		}
+		if subnet, err := netip.ParsePrefix(pool.Subnet); err == nil {
+			c.problems.warnf(c.sources.at("networks", key, "ipam", "config", strconv.Itoa(i), "subnet"), "network %q has the fixed subnet %s, %s", key, subnet, oneAtATime)
+		}
+	}
+}
+
+func (c *checker) networkUsed(key string) bool {
+	for _, s := range c.project.Services {
+		if _, on := s.Networks[key]; on {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) volumeWarnings(key string, v types.VolumeConfig) {
+	used := slices.ContainsFunc(c.project.ServiceNames(), func(name string) bool {
+		return slices.ContainsFunc(c.project.Services[name].Volumes, func(m types.ServiceVolumeConfig) bool {
+			return m.Type == types.VolumeTypeVolume && m.Source == key
+		})
+	})
+	switch {
+	case !used:
+	case bool(v.External):
+		c.problems.warnf(c.sources.at("volumes", key, "external"), "volume %q is external, %s", key, oneAtATime)
+	case c.other != nil && c.other.Volumes[key].Name == v.Name:
+		c.problems.warnf(c.sources.at("volumes", key, "name"), "volume %q is always named %q, %s", key, v.Name, oneAtATime).
+			hint("put ${COMPOSE_PROJECT_NAME} into the name, or leave it out")
+	}
+}
+
+func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
+	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
+	if s.ContainerName != "" {
+		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which becomes a network alias", name, s.ContainerName).
+			hint("two trajectories cannot share a container name")
+	}
+	for i, p := range s.Ports {
+		if p.Published == "" || p.Published == "0" || s.NetworkMode == "host" {
+			continue
+		}
+		c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one", name, p.Target, p.Published).
+			hint("two trajectories cannot share a host port")
+	}
+	if _, on := s.Networks[c.config.Network]; on && len(s.DNS) > 0 {
+		c.problems.warnf(at("dns"), "service %q has dns of its own; ctis adds the personas to its extra_hosts", name)
+	}
+}
+
+// agentWarnings are about what makes the agent's container more than a client
+// of the simulator.
+func (c *checker) agentWarnings(name string, s types.ServiceConfig) {
+	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
+	if s.Privileged {
+		c.problems.warnf(at("privileged"), "default service %q is privileged: the agent can reach past its networks", name)
+	}
+	for _, cap := range s.CapAdd {
+		switch strings.TrimPrefix(strings.ToUpper(cap), "CAP_") {
+		case "ALL", "NET_ADMIN", "NET_RAW":
+			c.problems.warnf(at("cap_add", cap), "default service %q is given %s: the agent can forge and reroute packets", name, cap)
+		}
+	}
+	for _, key := range sortedKeys(s.Environment) {
+		switch strings.ToUpper(key) {
+		case "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY":
+			if v := s.Environment[key]; v != nil && *v != "" {
+				c.problems.warnf(at("environment", key), "default service %q sets %s, so its clients bypass the simulator", name, key)
+			}
+		}
+	}
+}
+
+// unsetVariables reports each variable that Compose replaces by an empty
+// string, once, at its first use.
+func unsetVariables(m *model, files sources, vars types.Mapping, ps *Problems) {
+	seen := map[string]bool{}
+	for _, x := range files {
+		if !slices.Contains(m.files, x.path) {
+			continue // included files may have variables of their own
+		}
+		x.scalars(func(path []string, n *yaml.Node) {
+			if len(path) == 0 || !strings.Contains(n.Value, "$") {
+				return
+			}
+			_, _ = substitute(func(variable string) { // errors are the loader's to report
+				if !seen[variable] {
+					seen[variable] = true
+					ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
+				}
+			})(n.Value, func(k string) (string, bool) { v, ok := vars[k]; return v, ok })
+		})
+	}
+}
+
+func emptied(value string) string {
+	if strings.Trim(value, "${}") != value && !strings.ContainsAny(strings.Trim(value, "${}"), "${} /:") {
+		return "this value is empty"
+	}
+	return fmt.Sprintf("%q lacks it", firstLine(value))
+}
+
+func quoted(names []string, separator string) string {
+	q := make([]string, len(names))
+	for i, n := range names {
+		q[i] = strconv.Quote(n)
+	}
+	return strings.Join(q, separator)
+}

@@ -1,0 +1,198 @@
+package compose
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// yamlIndex knows where in one Compose file a path of the Compose model
+// stands. compose-go reports paths at best, and people need lines.
+type yamlIndex struct {
+	path  string // absolute
+	file  string // as shown
+	roots []*yaml.Node
+}
+
+// indexYAML parses content. The error is a *yaml.LoadError.
+func indexYAML(path, file string, content []byte) (*yamlIndex, error) {
+	x := &yamlIndex{path: path, file: file}
+	d := yaml.NewDecoder(bytes.NewReader(content))
+	for {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return x, nil
+		}
+		if err != nil {
+			return x, err
+		}
+		if len(doc.Content) > 0 {
+			x.roots = append(x.roots, doc.Content[0])
+		}
+	}
+}
+
+func (x *yamlIndex) place(n *yaml.Node) place {
+	return place{File: x.file, Line: n.Line, Column: n.Column}
+}
+
+// find returns the place of the longest beginning of path that the file has,
+// and how many parts of the path that is.
+func (x *yamlIndex) find(path []string) (place, int) {
+	best, depth := place{File: x.file, Line: 1, Column: 1}, 0
+	for _, root := range x.roots {
+		if n, d := descend(root, path); d > depth {
+			best, depth = x.place(n), d
+		}
+	}
+	return best, depth
+}
+
+// descend follows path below n as far as it goes. It returns the last key (or
+// list element) met and the number of steps.
+func descend(n *yaml.Node, path []string) (at *yaml.Node, depth int) {
+	at = n
+	for _, part := range path {
+		key, value := member(n, part, mergeDepth)
+		if key == nil {
+			break
+		}
+		at, n, depth = key, value, depth+1
+	}
+	return at, depth
+}
+
+// mergeDepth is how many "<<" are followed from one mapping to another. A file
+// can be wrong enough to merge a mapping into itself.
+const mergeDepth = 16
+
+// member finds part in a mapping or list. In a list a part is an index, or the
+// key of a KEY=value or KEY:value element: Compose writes many mappings so.
+func member(n *yaml.Node, part string, depth int) (key, value *yaml.Node) {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n == nil:
+	case n.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == part {
+				return n.Content[i], n.Content[i+1]
+			}
+		}
+		return merged(n, part, depth)
+	case n.Kind == yaml.SequenceNode:
+		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i]
+		}
+		for _, e := range n.Content {
+			if rest, ok := strings.CutPrefix(e.Value, part); ok && e.Kind == yaml.ScalarNode &&
+				(rest == "" || rest[0] == '=' || rest[0] == ':') {
+				return e, e
+			}
+		}
+	}
+	return nil, nil
+}
+
+// merged looks part up in what a mapping merges in by "<<".
+func merged(n *yaml.Node, part string, depth int) (key, value *yaml.Node) {
+	for i := 0; i+1 < len(n.Content) && depth > 0; i += 2 {
+		if n.Content[i].Value != "<<" {
+			continue
+		}
+		sources := []*yaml.Node{n.Content[i+1]}
+		if sources[0].Kind == yaml.SequenceNode {
+			sources = sources[0].Content
+		}
+		for _, s := range sources {
+			if s.Kind != yaml.AliasNode && s.Kind != yaml.MappingNode {
+				continue
+			}
+			if key, value = member(s, part, depth-1); key != nil {
+				return key, value
+			}
+		}
+	}
+	return nil, nil
+}
+
+// scalars calls yield for each string-like value in the file, with its path as
+// compose-go writes it: list elements are "[]". Anchored values come once,
+// where they are defined.
+func (x *yamlIndex) scalars(yield func(path []string, n *yaml.Node)) {
+	var walk func(path []string, n *yaml.Node)
+	walk = func(path []string, n *yaml.Node) {
+		path = path[:len(path):len(path)]
+		switch n.Kind {
+		case yaml.ScalarNode:
+			yield(path, n)
+		case yaml.SequenceNode:
+			for _, e := range n.Content {
+				walk(append(path, "[]"), e)
+			}
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(append(path, n.Content[i].Value), n.Content[i+1])
+			}
+		}
+	}
+	for _, root := range x.roots {
+		walk(nil, root)
+	}
+}
+
+// repeated reports keys that stand twice in one mapping.
+func (x *yamlIndex) repeated(ps *Problems) {
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		if n.Kind == yaml.MappingNode {
+			seen := map[string]int{}
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				k := n.Content[i]
+				if first, ok := seen[k.Value]; ok && k.Kind == yaml.ScalarNode {
+					ps.errorf(x.place(k), "key %q is already defined in line %d", k.Value, first)
+				}
+				seen[k.Value] = k.Line
+			}
+		}
+		for _, c := range n.Content {
+			walk(c)
+		}
+	}
+	for _, root := range x.roots {
+		walk(root)
+	}
+}
+
+// sources are the files a Compose model was made of, in the order in which
+// they were merged.
+type sources []*yamlIndex
+
+// at is the place of path in the file that has most of it. Among equals the
+// last wins, as it does in the model.
+func (s sources) at(path ...string) place {
+	var best place
+	depth := -1
+	for _, x := range s {
+		if p, d := x.find(path); d > depth || d == depth && d > 0 {
+			best, depth = p, d
+		}
+	}
+	return best
+}
+
+// has says whether any file has all of path.
+func (s sources) has(path ...string) bool {
+	for _, x := range s {
+		if _, d := x.find(path); d == len(path) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package imagehash
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// patterns scans a Dockerfile and lists the sources it found, in order.
+func patterns(t *testing.T, text string, args map[string]string) []string {
+	t.Helper()
+	sc, err := scan("Dockerfile", []byte(text), args)
+	if err != nil {
+		t.Fatalf("scan: %v", err)
+	}
+	var out []string
+	for _, s := range sc.sources {
+		out = append(out, s.pattern)
+	}
+	return out
+}
+
+func TestEveryLocalSourceIsFoundInEveryStage(t *testing.T) {
+	tests := []struct {
+		name, text string
+		args       map[string]string
+		want       []string
+	}{
+		{name: "copy of several sources", text: "FROM scratch\nCOPY a b/ c /x/", want: []string{"a", "b/", "c"}},
+		{name: "json form", text: "FROM scratch\nCOPY [\"a b\", \"c\", \"/x/\"]", want: []string{"a b", "c"}},
+		{name: "add", text: "FROM scratch\nADD a.tar /x", want: []string{"a.tar"}},
+		{name: "mixed case", text: "from scratch\nCoPy a /x", want: []string{"a"}},
+		{name: "flags", text: "FROM scratch\nCOPY --chown=1:1 --chmod=755 --link a /x", want: []string{"a"}},
+		{name: "from a stage does not count", text: "FROM scratch AS b\nFROM scratch\nCOPY --from=b /a /x\nCOPY c /x", want: []string{"c"}},
+		{name: "from an image does not count", text: "FROM scratch\nCOPY --from=nginx:1 /a /x", want: nil},
+		{name: "unused stages count", text: "FROM scratch AS b\nCOPY a /x\nFROM scratch\nCOPY c /x", want: []string{"a", "c"}},
+		{name: "continuation with a comment inside", text: "FROM scratch\nCOPY a \\\n# not this\n b \\\n /x/", want: []string{"a", "b"}},
+		{name: "escape directive", text: "# escape=`\nFROM scratch\nCOPY a `\n b /x/", want: []string{"a", "b"}},
+		{name: "here-documents are in the Dockerfile", text: "FROM scratch\nCOPY <<EOF /x\nCOPY no /y\nEOF\nCOPY a /x", want: []string{"a"}},
+		{name: "here-document beside a path", text: "FROM scratch\nCOPY <<EOF b /x/\ntext\nEOF", want: []string{"b"}},
+		{name: "arg default", text: "FROM scratch\nARG D=src\nCOPY $D/a /x", want: []string{"src/a"}},
+		{name: "passed arg wins over the default", text: "FROM scratch\nARG D=src\nCOPY ${D}/a /x", args: map[string]string{"D": "other"}, want: []string{"other/a"}},
+		{name: "passed arg without ARG is nothing", text: "FROM scratch\nENV D=e\nCOPY $D/a /x", args: map[string]string{"D": "other"}, want: []string{"e/a"}},
+		{name: "arg declared empty", text: "FROM scratch\nARG D\nCOPY ${D}a* /x/", want: []string{"a*"}},
+		{name: "default modifier", text: "FROM scratch\nARG D\nCOPY ${D:-dir}/a /x", want: []string{"dir/a"}},
+		{name: "global arg needs declaring", text: "ARG D=g\nFROM scratch\nARG D\nCOPY $D /x", want: []string{"g"}},
+		{name: "stage default wins over global", text: "ARG D=g\nFROM scratch\nARG D=s\nCOPY $D /x", want: []string{"s"}},
+		{name: "env", text: "FROM scratch\nENV A=1 B=2\nENV A=3 C=$A\nCOPY $A$B$C /x", want: []string{"321"}},
+		{name: "env is inherited by name", text: "FROM scratch AS base\nENV D=src\nFROM base\nCOPY $D /x", want: []string{"src"}},
+		{name: "inherited through a global arg", text: "ARG B=base\nFROM scratch AS base\nENV D=src\nFROM $B\nCOPY $D /x", want: []string{"src"}},
+		{name: "unknown variables elsewhere do not matter", text: "FROM scratch\nENV P=$PATH:/x\nARG TARGETARCH\nRUN echo $TARGETARCH\nCOPY a /x", want: []string{"a"}},
+		{name: "platform argument that was passed", text: "FROM scratch\nARG TARGETARCH\nCOPY bin/$TARGETARCH /x", args: map[string]string{"TARGETARCH": "arm64"}, want: []string{"bin/arm64"}},
+		{name: "remote add is no local source", text: "FROM scratch\nADD https://example.com/a.tgz git@example.com:a/b.git b /x/", want: []string{"b"}},
+		{name: "bind mounts show the context", text: "FROM scratch\nRUN --mount=type=bind,source=go.mod,target=/go.mod --mount=target=. --mount=type=cache,target=/c --mount=type=tmpfs,target=/t true", want: []string{"/go.mod", "/"}},
+		{name: "bind mount from a stage does not count", text: "FROM scratch AS b\nFROM scratch\nRUN --mount=type=bind,from=b,target=/x true", want: nil},
+		{name: "bind mount with a variable", text: "FROM scratch\nARG D=dir\nRUN --mount=source=$D,target=/x true", want: []string{"/dir"}},
+		{name: "onbuild is for other Dockerfiles", text: "FROM scratch\nONBUILD COPY a /x\nCOPY b /x", want: []string{"b"}},
+		{name: "byte order mark", text: "\ufeffFROM scratch\nCOPY a /x", want: []string{"a"}},
+		{name: "crlf", text: "FROM scratch\r\nCOPY a /x\r\n", want: []string{"a"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := patterns(t, tt.text, tt.args); !slices.Equal(got, tt.want) {
+				t.Errorf("sources = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeUnderstoodIsRefusedWithItsLine(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"empty", "# nothing\n", "Dockerfile:1: file with no instructions"},
+		{"no stage", "ARG A=1\n", "Dockerfile: has no FROM instruction"},
+		{"instruction before FROM", "COPY a b\nFROM scratch\n", "Dockerfile:1: no build stage in current context"},
+		{"unknown instruction", "FROM scratch\n\nCOYP a b\n", "Dockerfile:3: unknown instruction: COYP (did you mean COPY?)"},
+		{"unknown flag", "FROM scratch\nCOPY --user=1 a b\n", "Dockerfile:2: unknown flag: --user"},
+		{"no destination", "FROM scratch\nCOPY a\n", "Dockerfile:2: COPY requires at least two arguments, but only one was provided. Destination could not be determined"},
+		{"unset variable", "FROM scratch\nCOPY a /x\nCOPY $NOPE/a /x\n", "Dockerfile:3: $NOPE is not settled by the Dockerfile (no ARG or ENV sets it); give it a value with ARG, ENV or a build argument"},
+		{"platform argument", "FROM scratch\nARG TARGETARCH\nCOPY bin/$TARGETARCH /x\n", "Dockerfile:3: $TARGETARCH is not settled by the Dockerfile (the builder sets it by platform); give it a value with ARG, ENV or a build argument"},
+		{"made from an unset variable", "FROM scratch\nENV D=$NOPE/a\nCOPY $D /x\n", "Dockerfile:3: $D is not settled by the Dockerfile (it is made from $NOPE: no ARG or ENV sets it); give it a value with ARG, ENV or a build argument"},
+		{"unset variable in a mount", "FROM scratch\nRUN --mount=source=$NOPE,target=/x true\n", "Dockerfile:2: $NOPE is not settled by the Dockerfile (no ARG or ENV sets it); give it a value with ARG, ENV or a build argument"},
+		{"url in copy", "FROM scratch\nCOPY https://example.com/a /x\n", "Dockerfile:2: COPY cannot fetch \"https://example.com/a\"; use ADD"},
+		{"bad substitution", "FROM scratch\nCOPY ${ /x\n", "Dockerfile:2: failed to process \"${\": syntax error: missing '}'"},
+		{"required variable", "FROM scratch\nARG D\nCOPY ${D:?needed} /x\n", "Dockerfile:3: failed to process \"${D:?needed}\": D: needed"},
+		{"mount key of another builder", "FROM scratch\nRUN --mount=type=bind,relabel=shared,target=/x true\n", "Dockerfile:2: unexpected key 'relabel' in 'relabel=shared'"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := scan("Dockerfile", []byte(tt.text), nil)
+			var se *SyntaxError
+			if !errors.As(err, &se) {
+				t.Fatalf("error = %v (%T), want a *SyntaxError", err, err)
+			}
+			if got := err.Error(); got != tt.want {
+				t.Errorf("error = %q\n want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRemoteSourcesAreReported(t *testing.T) {
+	sc, err := scan("Dockerfile", []byte("FROM scratch\nADD https://example.com/a.tgz /x\nADD git@example.com:a/b.git /y"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Remote{{2, "https://example.com/a.tgz"}, {3, "git@example.com:a/b.git"}}
+	if !slices.Equal(sc.remote, want) {
+		t.Errorf("remote = %v, want %v", sc.remote, want)
+	}
+}
+
+// The corpus holds Dockerfiles of public repositories with hand-made lists of
+// what each reads. CTIS_CORPUS names its directory.
+func TestSourcesOfPublicDockerfilesAreThoseListedByHand(t *testing.T) {
+	dir := os.Getenv("CTIS_CORPUS")
+	if dir == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CTIS_CORPUS is not set")
+		}
+		t.Skip("CTIS_CORPUS is not set")
+	}
+	lists, err := filepath.Glob(filepath.Join(dir, "dockerfile", "*", "inputs.txt"))
+	if err != nil || len(lists) == 0 {
+		t.Fatalf("no lists in the corpus: %v", err)
+	}
+	for _, list := range lists {
+		t.Run(filepath.Base(filepath.Dir(list)), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(list), "Dockerfile"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantText, err := os.ReadFile(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sc, err := scan("Dockerfile", text, map[string]string{
+				"TARGETPLATFORM": "linux/amd64", "TARGETOS": "linux", "TARGETARCH": "amd64", "TARGETVARIANT": "",
+				"BUILDPLATFORM": "linux/amd64", "BUILDOS": "linux", "BUILDARCH": "amd64",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]bool{}
+			for _, s := range sc.sources {
+				p := s.pattern
+				if before, after, ok := strings.Cut(p, "/./"); ok && s.parents {
+					p = before + "/./" + after
+					got[p] = true
+					continue
+				}
+				got[clean(p)] = true
+			}
+			want := map[string]bool{}
+			for _, l := range strings.Fields(string(wantText)) {
+				want[l] = true
+			}
+			for p := range got {
+				if !want[p] {
+					t.Errorf("found %q, which is not listed", p)
+				}
+			}
+			for p := range want {
+				if !got[p] {
+					t.Errorf("did not find %q", p)
+				}
+			}
+		})
+	}
+}
+
+func FuzzScanNeverPanicsAndErrorsAreTyped(f *testing.F) {
+	for _, s := range []string{
+		"FROM scratch\nCOPY a /x", "FROM a AS b\nFROM b\nARG X\nCOPY $X /", "FROM scratch\nRUN --mount=target=. true",
+		"# escape=`\nFROM x\nCOPY <<A <<B /\nA\nB\n", "FROM scratch\nCOPY --parents a/./b* /", "FROM scratch\nADD git@h:x /",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := scan("Dockerfile", []byte(text), nil)
+		var se *SyntaxError
+		if err != nil && !errors.As(err, &se) {
+			t.Fatalf("untyped error %T: %v", err, err)
+		}
+		_, _ = finalStage([]byte(text))
+	})
+}

@@ -1,0 +1,175 @@
+// Package imagehash names an image after the source it is built from. It finds
+// everything a Dockerfile reads from its build context, hashes that in one
+// canonical form, and hands the very bytes it hashed to whoever builds. It works
+// on an [fs.FS] and knows nothing of Docker engines.
+//
+// The rules of the hash (SPEC §5):
+//
+//   - What enters it: the Dockerfile's bytes; the passed build arguments the
+//     Dockerfile declares; every file and symbolic link it reads, by path, kind,
+//     executable bit, and content digest or link target. Nothing else: no time,
+//     owner, umask, other mode bit, absolute path or order of a directory.
+//   - Directories are inputs only through what is in them, as in git. The build
+//     gets a context made of the inputs alone, so an empty directory cannot
+//     reach the image unhashed.
+//   - What cannot be understood is refused with its line; nothing is dropped.
+//
+// For a Dockerfile that copies server/ and templates/pages/, takes no build
+// argument and has an ignore file for tests and test data, the hash is
+//
+//	{ printf 'ctis image inputs 1\n'
+//	  printf 'dockerfile\0%s\n' "$(sha256sum <templates/image/Dockerfile | cut -c1-64)"
+//	  find server templates/pages ! -type d ! -name '*_test.go' ! -path '*/testdata/*' |
+//	  LC_ALL=C sort | while IFS= read -r f; do
+//	    if [ -L "$f" ]; then printf '%s\0link\0-\0%s\n' "$f" "$(readlink "$f")"; continue; fi
+//	    x=-; [ -x "$f" ] && x=x
+//	    printf '%s\0file\0%s\0%s\n' "$f" "$x" "$(sha256sum <"$f" | cut -c1-64)"
+//	  done
+//	} | sha256sum | cut -c1-16
+//
+// and a passed build argument that the Dockerfile declares adds, after the
+// Dockerfile's line and sorted by name, "arg\0NAME\0" and the SHA-256 of its value.
+package imagehash
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+)
+
+// format is the canonical form's first line. Any change to what enters the hash,
+// or how, changes it, so that old and new tags cannot meet.
+const format = "ctis image inputs 1\n"
+
+// HashLen is the number of hex digits of a hash in a tag.
+const HashLen = 16
+
+// Kind says what an input is.
+type Kind string
+
+// The kinds of inputs.
+const (
+	KindFile Kind = "file"
+	KindLink Kind = "link" // symbolic link; its target is hashed, not followed
+)
+
+// Input is one path the build reads.
+type Input struct {
+	Path   string // slash-separated, relative to the build context
+	Kind   Kind
+	Exec   bool   // the owner may execute it; always false for links
+	Size   int64  // bytes; 0 for links
+	Digest string // SHA-256 of the content, 64 hex digits; of the target for links
+	Target string // of a link, as stored
+}
+
+// Sum is what an image's source amounts to: the hash, and all that went into it.
+type Sum struct {
+	Hash       string  // the first HashLen hex digits of Full
+	Full       string  // SHA-256 of the canonical form, 64 hex digits
+	Dockerfile Input   // named by its path in the context
+	Inputs     []Input // sorted bytewise by path; contains the Dockerfile only if it is copied
+	Args       []Arg   // build arguments to pass
+
+	in *Inputs
+}
+
+// All lists the Dockerfile and then every other input.
+func (s *Sum) All() []Input {
+	all := make([]Input, 0, len(s.Inputs)+1)
+	all = append(all, s.Dockerfile)
+	for _, in := range s.Inputs {
+		if in.Path != s.Dockerfile.Path {
+			all = append(all, in)
+		}
+	}
+	return all
+}
+
+// Sum reads and hashes every input.
+func (in *Inputs) Sum() (*Sum, error) {
+	s := &Sum{in: in, Args: in.Args, Inputs: make([]Input, 0, len(in.paths))}
+	df := sha256.Sum256(in.dockerfile)
+	s.Dockerfile = Input{
+		Path: in.Dockerfile, Kind: KindFile,
+		Size: int64(len(in.dockerfile)), Digest: hex.EncodeToString(df[:]),
+	}
+	for _, p := range in.paths {
+		one, err := digest(in.fsys, p)
+		if err != nil {
+			return nil, err
+		}
+		if p == in.Dockerfile && one.Digest != s.Dockerfile.Digest {
+			return nil, &ChangedInputError{Path: p}
+		}
+		s.Inputs = append(s.Inputs, one)
+	}
+
+	h := sha256.New()
+	io.WriteString(h, format)
+	fmt.Fprintf(h, "dockerfile\x00%s\n", s.Dockerfile.Digest)
+	for _, a := range in.Args {
+		v := sha256.Sum256([]byte(a.Value))
+		fmt.Fprintf(h, "arg\x00%s\x00%x\n", a.Name, v)
+	}
+	for _, one := range s.Inputs {
+		one.record(h)
+	}
+	s.Full = hex.EncodeToString(h.Sum(nil))
+	s.Hash = s.Full[:HashLen]
+	return s, nil
+}
+
+// record writes the input's line of the canonical form. A newline cannot occur in
+// a path or target (checkName), so lines cannot be confused with one another.
+func (i Input) record(h hash.Hash) {
+	exec, what := "-", i.Digest
+	if i.Exec {
+		exec = "x"
+	}
+	if i.Kind == KindLink {
+		what = i.Target
+	}
+	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%s\n", i.Path, i.Kind, exec, what)
+}
+
+// digest looks at the path p as it is now.
+func digest(fsys fs.FS, p string) (Input, error) {
+	fi, err := fs.Lstat(fsys, p)
+	if err != nil {
+		return Input{}, changed(p, err)
+	}
+	switch fi.Mode().Type() {
+	case fs.ModeSymlink:
+		target, err := fs.ReadLink(fsys, p)
+		if err != nil {
+			return Input{}, changed(p, err)
+		}
+		if err := checkName(p, target); err != nil {
+			return Input{}, err
+		}
+		sum := sha256.Sum256([]byte(target))
+		return Input{Path: p, Kind: KindLink, Digest: hex.EncodeToString(sum[:]), Target: target}, nil
+	case 0:
+	default:
+		return Input{}, &ChangedInputError{Path: p}
+	}
+	f, err := fsys.Open(p)
+	if err != nil {
+		return Input{}, changed(p, err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	if err != nil {
+		return Input{}, fmt.Errorf("read build input %q: %w", p, err)
+	}
+	return Input{Path: p, Kind: KindFile, Exec: executable(fi), Size: n, Digest: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// executable asks the owner's bit alone: the others depend on the umask of the
+// checkout, and it is the one git keeps.
+func executable(fi fs.FileInfo) bool { return fi.Mode()&0o100 != 0 }

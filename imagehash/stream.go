@@ -1,0 +1,109 @@
+package imagehash
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+)
+
+// Each hands over the Dockerfile and then every other input with its bytes, nil
+// for links. Whatever is not exactly as it was hashed is a *[ChangedInputError],
+// found at the latest after yield has read the bytes: what it made of them is
+// then worthless.
+func (s *Sum) Each(yield func(in Input, content io.Reader) error) error {
+	for _, want := range s.All() {
+		if err := s.one(want, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sum) one(want Input, yield func(Input, io.Reader) error) error {
+	if want.Path == s.Dockerfile.Path {
+		// These are the bytes that were scanned, whatever the file says now.
+		return yield(want, bytes.NewReader(s.in.dockerfile))
+	}
+	fi, err := fs.Lstat(s.in.fsys, want.Path)
+	if err != nil {
+		return changed(want.Path, err)
+	}
+	if want.Kind == KindLink {
+		target, err := fs.ReadLink(s.in.fsys, want.Path)
+		if err != nil || target != want.Target {
+			return &ChangedInputError{Path: want.Path, Err: err}
+		}
+		return yield(want, nil)
+	}
+	if !fi.Mode().IsRegular() || executable(fi) != want.Exec || fi.Size() != want.Size {
+		return &ChangedInputError{Path: want.Path}
+	}
+	f, err := s.in.fsys.Open(want.Path)
+	if err != nil {
+		return changed(want.Path, err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	// One byte more than hashed is enough to see growth.
+	r := io.TeeReader(io.LimitReader(f, want.Size+1), h)
+	if err := yield(want, io.LimitReader(r, want.Size)); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("read build input %q: %w", want.Path, err)
+	}
+	if hex.EncodeToString(h.Sum(nil)) != want.Digest {
+		return &ChangedInputError{Path: want.Path}
+	}
+	return nil
+}
+
+// WriteTar writes a build context of exactly what was hashed. Owners, times and
+// modes are the same on every machine. After an error the stream is unfinished on
+// purpose, so that no builder takes it for whole.
+func (s *Sum) WriteTar(w io.Writer) error {
+	tw := tar.NewWriter(w)
+	dirs := map[string]bool{".": true}
+	err := s.Each(func(in Input, content io.Reader) error {
+		if err := writeDirs(tw, path.Dir(in.Path), dirs); err != nil {
+			return err
+		}
+		hdr := &tar.Header{Name: in.Path, Mode: 0o644, Size: in.Size, Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}
+		if in.Exec {
+			hdr.Mode = 0o755
+		}
+		if in.Kind == KindLink {
+			hdr.Typeflag, hdr.Linkname, hdr.Mode = tar.TypeSymlink, in.Target, 0o777
+			return tw.WriteHeader(hdr)
+		}
+		if err := tw.WriteHeader(hdr); err != nil {
+			return err
+		}
+		n, err := io.Copy(tw, content)
+		if err == nil && n != in.Size {
+			return &ChangedInputError{Path: in.Path}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+func writeDirs(tw *tar.Writer, dir string, done map[string]bool) error {
+	if done[dir] {
+		return nil
+	}
+	if err := writeDirs(tw, path.Dir(dir), done); err != nil {
+		return err
+	}
+	done[dir] = true
+	return tw.WriteHeader(&tar.Header{Name: dir + "/", Mode: 0o755, Typeflag: tar.TypeDir, ModTime: time.Unix(0, 0)})
+}

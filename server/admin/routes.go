@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"bufio"
+	"log/slog"
+	"net/http"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// Handler is the interface's table of contents. Answers are JSON; a refusal is
+// {"error":{…}} as [api.Error] says.
+func Handler(s Simulator, log *slog.Logger) http.Handler {
+	a := routes{s}
+	mux := http.NewServeMux()
+	handle := func(pattern string, h handler) { mux.Handle(pattern, respond(log, h)) }
+
+	handle("GET /v1/health", a.health)
+	handle("GET /v1/status", a.status)
+	handle("GET /v1/ca", a.ca)
+	handle("POST /v1/trajectories", a.register)
+	handle("GET /v1/trajectories/{id}", a.trajectory)
+	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
+	handle("DELETE /v1/trajectories/{id}", a.unregister)
+	handle("GET /v1/trajectories/{id}/journal", a.journal)
+	handle("POST /v1/retire", a.retire)
+	handle("/", a.unknown)
+	return mux
+}
+
+type routes struct{ s Simulator }
+
+type empty struct{}
+
+// health: 200 {"ok":true} while requests are answered, 500 otherwise.
+func (a routes) health(http.ResponseWriter, *http.Request) (any, error) {
+	if err := a.s.Healthy(); err != nil {
+		return nil, err
+	}
+	return map[string]bool{"ok": true}, nil
+}
+
+// status: 200 [api.Status].
+func (a routes) status(http.ResponseWriter, *http.Request) (any, error) { return a.s.Status(), nil }
+
+// ca: 200 the CA certificate, application/x-pem-file.
+func (a routes) ca(w http.ResponseWriter, _ *http.Request) (any, error) {
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, err := w.Write(a.s.CA())
+	return nil, err
+}
+
+// register: body [api.Registration]; 200 [api.Registered]. 400 invalid, 409
+// conflict with Holders and, when it is the trajectory itself, Fields; 410 when
+// the simulator is retired, 507 when the volume is full.
+func (a routes) register(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var reg api.Registration
+	if err := decode(r, &reg); err != nil {
+		return nil, err
+	}
+	return orError(a.s.Register(&reg))
+}
+
+// trajectory: 200 [api.TrajectoryStatus]; 404 when it is not registered.
+func (a routes) trajectory(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return orError(a.s.Trajectory(r.PathValue("id")))
+}
+
+// setPeers: body [api.Peers], replacing those of the networks it names; 200 {}.
+// 400 for an unknown network or an address outside it, 404 when the trajectory
+// is not registered.
+func (a routes) setPeers(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var p api.Peers
+	if err := decode(r, &p); err != nil {
+		return nil, err
+	}
+	return empty{}, a.s.SetPeers(r.PathValue("id"), p)
+}
+
+// unregister: 200 [api.Unregistered], also when there is nothing to remove.
+func (a routes) unregister(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return orError(a.s.Unregister(r.Context(), r.PathValue("id")))
+}
+
+// journal: 200 JSON lines, application/jsonl; the query is that of
+// [api.ParseJournalQuery]. 404 when there is no such journal. A followed
+// journal ends with the request or the simulator. An error after the first line
+// breaks the connection off, so that what came is not taken for all.
+func (a routes) journal(w http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := api.ParseJournalQuery(r.URL.Query())
+	if err != nil {
+		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "journal query: %v", err)
+	}
+	id := r.PathValue("id")
+	j, ok := a.s.Journal(id)
+	if !ok {
+		return nil, api.Errorf(http.StatusNotFound, api.CodeNotFound, "there is no journal of trajectory %q", id)
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := &lines{w: bufio.NewWriterSize(w, 64<<10), out: http.NewResponseController(w)}
+	if q.Follow {
+		if err := out.flush(); err != nil {
+			return nil, nil //nolint:nilerr // the reader is gone
+		}
+	}
+	began := q.Follow
+	err = j.Read(r.Context(), q, func(line []byte) error {
+		began = true
+		if _, err := out.w.Write(line); err != nil {
+			return err
+		}
+		if err := out.w.WriteByte('\n'); err != nil || !q.Follow {
+			return err
+		}
+		return out.flush()
+	})
+	if err == nil {
+		err = out.flush()
+	}
+	if err != nil && began {
+		panic(http.ErrAbortHandler)
+	}
+	return nil, err
+}
+
+// retire: 200 {}; 409 busy with Holders while trajectories are registered.
+func (a routes) retire(http.ResponseWriter, *http.Request) (any, error) {
+	return empty{}, a.s.Retire()
+}
+
+func (a routes) unknown(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, api.Errorf(http.StatusNotFound, api.CodeNotFound, "there is no %s %s here", r.Method, r.URL.Path)
+}
+
+// orError keeps a nil pointer from becoming an answer beside an error.
+func orError[T any](answer *T, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}

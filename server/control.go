@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/linuxarena/ctis/server/admin"
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/registry"
+)
+
+// control is the server as package admin sees it.
+type control struct{ *Server }
+
+var _ admin.Simulator = control{}
+
+// Status: see [admin.Simulator].
+func (c control) Status() *api.Status {
+	s := &api.Status{
+		Protocol:     api.Protocol,
+		Started:      c.started,
+		Retired:      c.registry.Retired(),
+		Trajectories: []api.TrajectoryStatus{},
+		Problems:     slices.Concat(c.registry.Problems(), c.journal.Problems()),
+	}
+	for _, t := range c.registry.Snapshot() {
+		s.Trajectories = append(s.Trajectories, c.describe(t))
+	}
+	if j, ok := c.journal.Lookup(api.Unattributed); ok {
+		s.Unattributed = j.Status().Records
+	}
+	c.changing.Lock()
+	s.Problems = append(s.Problems, c.notServed...)
+	c.changing.Unlock()
+	if text := c.storage.Load(); text != nil {
+		s.Problems = append(s.Problems, *text)
+	}
+	if s.Problems == nil {
+		s.Problems = []string{} // an empty list, never null
+	}
+	return s
+}
+
+func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
+	d := api.TrajectoryStatus{
+		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
+		Networks: t.Networks, Personas: []string{}, Since: t.Since,
+	}
+	for _, p := range t.Personas {
+		d.Personas = append(d.Personas, p.Host)
+	}
+	if j, ok := c.journal.Lookup(t.Trajectory); ok {
+		d.Journal = j.Status()
+	}
+	return d
+}
+
+// CA: see [admin.Simulator].
+func (c control) CA() []byte { return c.ca.PEM() }
+
+// Register: see [admin.Simulator]. What an earlier trajectory of the same id
+// stored is removed first: a new one begins empty.
+func (c control) Register(r *api.Registration) (*api.Registered, error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	unchanged, err := c.registry.Register(r, func() error {
+		if err := c.files.Remove(r.Trajectory); err != nil {
+			return err
+		}
+		_, err := c.journal.Journal(r.Trajectory)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !unchanged {
+		c.reroute()
+		c.log.Info("trajectory registered", "trajectory", r.Trajectory)
+	}
+	return &api.Registered{Unchanged: unchanged}, nil
+}
+
+// Trajectory: see [admin.Simulator].
+func (c control) Trajectory(id string) (*api.TrajectoryStatus, error) {
+	t, ok := c.registry.Lookup(id)
+	if !ok {
+		return nil, api.Errorf(http.StatusNotFound, api.CodeNotFound, "trajectory %q is not registered", clip(id))
+	}
+	d := c.describe(t)
+	return &d, nil
+}
+
+// SetPeers: see [admin.Simulator].
+func (c control) SetPeers(id string, p api.Peers) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	if err := c.registry.SetPeers(id, p); err != nil {
+		return err
+	}
+	c.reroute()
+	return nil
+}
+
+// Unregister: see [admin.Simulator]. When it returns, no request of the
+// trajectory is in work any more and nothing of what it stored is left but the
+// journal.
+func (c control) Unregister(ctx context.Context, id string) (*api.Unregistered, error) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	known, err := c.registry.Unregister(id)
+	if err != nil {
+		return nil, err
+	}
+	answer := &api.Unregistered{Known: known}
+	if !known {
+		return answer, nil
+	}
+	n := c.routes.Load().tenants[id]
+	c.reroute()
+	c.ca.Forget(id)
+	if n != nil {
+		n.dismiss()
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.UnregisterWait)
+		defer cancel()
+		select {
+		case <-n.idle:
+		case <-wait.Done():
+			c.log.Warn("requests are still in work after their trajectory was removed", "trajectory", id)
+		}
+	}
+	if err := c.files.Remove(id); err != nil {
+		return nil, err
+	}
+	if j, ok := c.journal.Lookup(id); ok {
+		answer.Requests = j.Status().Records
+	}
+	c.log.Info("trajectory unregistered", "trajectory", id, "requests", answer.Requests)
+	return answer, nil
+}
+
+// Journal: see [admin.Simulator].
+func (c control) Journal(id string) (admin.Journal, bool) {
+	if id != api.Unattributed && !registry.ValidID(id) {
+		return nil, false
+	}
+	j, ok := c.journal.Lookup(id)
+	if !ok {
+		return nil, false
+	}
+	return j, true
+}
+
+// Retire: see [admin.Simulator].
+func (c control) Retire() error {
+	if err := c.registry.Retire(); err != nil {
+		return err
+	}
+	c.log.Info("retired: no trajectory is accepted any more")
+	return nil
+}
+
+// Healthy: see [admin.Simulator].
+func (c control) Healthy() error {
+	if !c.serving.Load() {
+		return errors.New("the listeners are not open; the simulator is starting or stopping")
+	}
+	return nil
+}
+
+// reroute lays the routes out anew after a change; changing is held.
+func (s *Server) reroute() {
+	s.notServed = nil
+	s.routes.Store(newRoutes(s.registry.Snapshot(), s.routes.Load(), s.openTenant, func(id string, err error) {
+		s.notServed = append(s.notServed, "trajectory "+id+" is not served: "+err.Error())
+		s.log.Error("a trajectory is not served", "trajectory", id, "error", err)
+	}))
+}
+
+func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
+	j, err := s.journal.Journal(t.Trajectory)
+	if err != nil {
+		return nil, err
+	}
+	n := newTenant(t, j)
+	n.tls = s.tlsConfig(n)
+	return n, nil
+}

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// changed notes that there is something to flush. The journal's lock is held.
+func (j *Journal) changed() {
+	j.flush = true
+	select {
+	case j.store.dirty <- struct{}{}:
+	default: // the flusher already knows
+	}
+}
+
+// flusher brings what was written to stable storage, in batches: it wakes at
+// the first line, lets more arrive for SyncEvery, and flushes every journal
+// that changed. An idle store costs nothing.
+func (s *Store) flusher() {
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.dirty:
+		}
+		batch := time.NewTimer(s.o.SyncEvery)
+		select {
+		case <-s.done:
+			batch.Stop()
+			return
+		case <-batch.C:
+		}
+		for _, j := range s.all() {
+			if err := j.sync(); err != nil {
+				s.problem(fmt.Sprintf("journal of %q: flushing to disk failed, the last lines may not survive a power failure: %v", j.name, err))
+			}
+		}
+	}
+}
+
+// sync flushes bodies before the lines that name them.
+func (j *Journal) sync() error {
+	j.mu.Lock()
+	paths, flush, f := j.unsynced, j.flush, j.file
+	if j.drops.flush {
+		paths = append(paths, j.dropPath())
+	}
+	j.unsynced, j.flush, j.drops.flush = nil, false, false
+	j.mu.Unlock()
+
+	var errs []error
+	for _, p := range paths {
+		errs = append(errs, syncPath(p))
+	}
+	if flush && f != nil {
+		errs = append(errs, f.Sync())
+	}
+	return errors.Join(errs...)
+}
+
+// syncPath flushes a file, or the names in a directory.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed since
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

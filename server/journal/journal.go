@@ -1,0 +1,253 @@
+package journal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// Journal is the record of one trajectory. It may be used by any number of
+// goroutines. Its lock is held for the writing of a line and for counting,
+// never while encoding, flushing or reading.
+type Journal struct {
+	store *Store
+	name  string
+	dir   string
+
+	// unresolved are records of earlier processes whose outcome never came.
+	// Recovery fills it; it does not change afterwards.
+	unresolved map[uint64]struct{}
+	// broken is why this journal cannot be used, if recovery could not read it.
+	broken error
+
+	mu      sync.Mutex
+	file    file                // nil until the first line of this process
+	closed  bool                //
+	size    int64               // bytes of complete lines; nothing beyond counts
+	torn    bool                // bytes may stand beyond size
+	seq     uint64              // of the last record
+	prev    []byte              // digest of the last line, hex
+	running map[uint64]struct{} // records whose outcome is still to come
+	wake    chan struct{}       // closed by the next line; nil when nobody waits
+
+	bodyBytes int64 // in bodies/ and in spools
+	truncated uint64
+	drops     dropCount
+
+	flush    bool     // lines were written since the last flush
+	unsynced []string // files and directories to flush besides journal.jsonl
+}
+
+// file is what a journal needs of its file.
+type file interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+func openJournalFile(path string) (file, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+func (s *Store) newJournal(name string) *Journal {
+	return &Journal{
+		store:      s,
+		name:       name,
+		dir:        filepath.Join(s.o.Dir, name),
+		unresolved: make(map[uint64]struct{}),
+		prev:       slices.Clone(zeroPrev),
+		running:    make(map[uint64]struct{}),
+	}
+}
+
+func (j *Journal) path() string    { return filepath.Join(j.dir, "journal.jsonl") }
+func (j *Journal) bodyDir() string { return filepath.Join(j.dir, "bodies") }
+
+// Append writes r as the next record and gives it its Seq and Prev, and its ID,
+// Time and Trajectory if it has none. When it returns nil, the line is in the
+// file. A nil Response announces an outcome: [Journal.Finish] must follow,
+// except for the kinds refused, malformed and gap.
+//
+// A record the quota has no room for is counted as dropped instead; its Seq is
+// then 0, which Finish accepts and ignores.
+//
+// An error that is [ErrStorage] means that nothing was recorded.
+func (j *Journal) Append(r *api.Record) error {
+	if !slices.Contains(api.Kinds, r.Kind) {
+		return fmt.Errorf("journal of %q: %q is no kind of record", j.name, r.Kind)
+	}
+	if r.Time.IsZero() {
+		r.Time = api.Time{Time: j.store.o.Now()}
+	}
+	if r.ID == "" {
+		r.ID = NewID(r.Time.Time)
+	}
+	if r.Trajectory == "" {
+		r.Trajectory = j.name
+	}
+	stored := *r
+	stored.Seq, stored.Prev, stored.OutcomeUnknown = 0, "", false
+	stored.Request = lossless(r.Request)
+	stored.Response = losslessResponse(r.Response)
+	l, err := encode(&stored)
+	if err != nil {
+		return fmt.Errorf("journal of %q: %w", j.name, err)
+	}
+	defer l.free()
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.fits(l) {
+		r.Seq, r.Prev = 0, ""
+		return j.drop()
+	}
+	if err := j.tellGap(); err != nil {
+		return err
+	}
+	prev := string(j.prev)
+	if err := j.write(l, j.seq+1); err != nil {
+		return err
+	}
+	j.seq++
+	r.Seq, r.Prev = j.seq, prev
+	if r.Response == nil && outcomeFollows(r.Kind) {
+		j.running[r.Seq] = struct{}{}
+	}
+	if incomplete(r) {
+		j.truncated++
+	}
+	return nil
+}
+
+// incomplete reports whether a body of r was not kept whole.
+func incomplete(r *api.Record) bool {
+	return r.Request != nil && r.Request.Body.Truncated || r.Raw != nil && r.Raw.Truncated
+}
+
+// Finish writes the outcome of the record seq, which must have been appended
+// without one. After an [ErrStorage] it may be called again.
+func (j *Journal) Finish(seq uint64, o *api.Outcome) error {
+	if seq == 0 {
+		return nil // dropped for quota
+	}
+	stored := *o
+	stored.Seq, stored.Prev, stored.Outcome = 0, "", true
+	stored.Response = losslessResponse(o.Response)
+	l, err := encode(&stored)
+	if err != nil {
+		return fmt.Errorf("journal of %q: %w", j.name, err)
+	}
+	defer l.free()
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.running[seq]; !ok {
+		return fmt.Errorf("journal of %q: record %d awaits no outcome", j.name, seq)
+	}
+	prev := string(j.prev)
+	if err := j.write(l, seq); err != nil {
+		return err
+	}
+	delete(j.running, seq)
+	o.Seq, o.Prev, o.Outcome = seq, prev, true
+	return nil
+}
+
+// write puts a line at the end of the file. The lock is held. Whatever goes
+// wrong, the file still ends with the last complete line as far as readers,
+// later writers and recovery are concerned.
+func (j *Journal) write(l *line, seq uint64) error {
+	if err := j.ready(); err != nil {
+		return err
+	}
+	b := l.seal(seq, j.prev)
+	if _, err := j.file.WriteAt(b, j.size); err != nil {
+		j.torn = true
+		j.mend() // now if the disk lets us, else before the next line
+		return j.storageError(err)
+	}
+	j.size += int64(len(b))
+	j.prev = digest(b[:len(b)-1])
+	j.changed()
+	if j.wake != nil {
+		close(j.wake)
+		j.wake = nil
+	}
+	return nil
+}
+
+// ready opens the file if need be and removes what a failed write left behind.
+func (j *Journal) ready() error {
+	if j.broken != nil {
+		return j.storageError(j.broken)
+	}
+	if j.closed {
+		return j.storageError(os.ErrClosed)
+	}
+	if j.file == nil {
+		f, err := j.store.openFile(j.path())
+		if err != nil {
+			return j.storageError(err)
+		}
+		j.file = f
+		j.unsynced = append(j.unsynced, j.dir)
+	}
+	if err := j.mend(); err != nil {
+		return j.storageError(err)
+	}
+	return nil
+}
+
+// mend cuts the file back to its last complete line.
+func (j *Journal) mend() error {
+	if !j.torn {
+		return nil
+	}
+	if err := j.file.Truncate(j.size); err != nil {
+		return err
+	}
+	j.torn = false
+	return nil
+}
+
+func (j *Journal) storageError(err error) error {
+	return fmt.Errorf("journal of %q: %w: %w", j.name, ErrStorage, err)
+}
+
+// Status says how complete the journal is.
+func (j *Journal) Status() api.JournalStatus {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return api.JournalStatus{
+		Records:   j.seq,
+		Bytes:     j.size + j.bodyBytes,
+		Truncated: j.truncated,
+		Dropped:   j.drops.total,
+	}
+}
+
+// close accounts for drops, flushes and closes the file.
+func (j *Journal) close() error {
+	j.mu.Lock()
+	err := j.tellGap()
+	j.closed = true
+	j.mu.Unlock()
+	if err == nil {
+		err = j.sync()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file != nil {
+		if cerr := j.file.Close(); err == nil {
+			err = cerr
+		}
+		j.file = nil
+	}
+	return j.drops.close(err)
+}

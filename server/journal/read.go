@@ -1,0 +1,420 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// Read calls yield with each selected line, without its newline; the slice is
+// valid during the call. Reading goes to the file and takes no part in writing:
+// a slow reader holds nobody up, and a journal is never in memory.
+//
+// Joined (not q.Raw), records come in the order of their numbers. A record that
+// was complete in one line comes byte for byte as stored. One in two lines is
+// encoded again with its outcome filled in; where the outcome was lost with an
+// earlier process, outcome_unknown is set; where the exchange is still running,
+// the record comes as stored, without a response. With q.Follow such a record
+// is held back and comes, like new ones, when it is complete.
+//
+// With q.Raw lines come as stored and in the order of the file. Filters then
+// decide about records, an outcome line shares its record's fate, and q.Limit
+// counts lines.
+//
+// Read returns yield's error, ctx's when it ends a plain reading, and nil when
+// it ends a following one.
+func (j *Journal) Read(ctx context.Context, q api.JournalQuery, yield func(line []byte) error) error {
+	if j.broken != nil {
+		return fmt.Errorf("journal of %q: %w", j.name, j.broken)
+	}
+	size, running := j.snapshot()
+	r := &reading{
+		j: j, ctx: ctx, q: q, yield: yield,
+		filter: newFilter(q), size: size, running: running,
+		ahead: outcomes{found: make(map[uint64]span)},
+	}
+	defer r.close()
+	err := r.present()
+	if err == nil && q.Follow {
+		err = r.follow()
+	}
+	if q.Follow && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// snapshot returns the size of what is written and the records then running.
+func (j *Journal) snapshot() (size int64, running map[uint64]struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	running = make(map[uint64]struct{}, len(j.running))
+	for seq := range j.running {
+		running[seq] = struct{}{}
+	}
+	return j.size, running
+}
+
+// wait returns the journal's size once it is above pos; false when ctx or the
+// store ends first.
+func (j *Journal) wait(ctx context.Context, pos int64) (size int64, ok bool) {
+	for {
+		j.mu.Lock()
+		size = j.size
+		if j.wake == nil {
+			j.wake = make(chan struct{})
+		}
+		wake := j.wake
+		j.mu.Unlock()
+		if size > pos {
+			return size, true
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return 0, false
+		case <-j.store.done:
+			return 0, false
+		}
+	}
+}
+
+// span is where a line stands in the file.
+type span struct {
+	off int64
+	len int
+}
+
+// reading is one call of Read.
+type reading struct {
+	j       *Journal
+	ctx     context.Context
+	q       api.JournalQuery
+	yield   func([]byte) error
+	filter  filter
+	file    *os.File
+	size    int64               // the reading before following ends here
+	running map[uint64]struct{} // at that moment
+
+	// waiting are selected records whose outcome is still to come: following,
+	// where they stand; raw, only that they were selected. Their number is
+	// bounded by the exchanges running at one time.
+	waiting map[uint64]span
+	ahead   outcomes
+}
+
+func (r *reading) close() {
+	if r.file != nil {
+		r.file.Close() // only read from
+	}
+}
+
+// lines reads the file from off to end.
+func (r *reading) lines(off, end int64) (*lineReader, error) {
+	if r.file == nil {
+		f, err := os.Open(r.j.path())
+		if err != nil {
+			return nil, fmt.Errorf("journal of %q: %w", r.j.name, err)
+		}
+		r.file = f
+	}
+	return newLineReader(io.NewSectionReader(r.file, off, end-off), off), nil
+}
+
+// each calls f with every line between off and end.
+func (r *reading) each(off, end int64, f func(line []byte, at span) error) error {
+	if off >= end {
+		return nil
+	}
+	lines, err := r.lines(off, end)
+	if err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if n%64 == 0 && r.ctx.Err() != nil {
+			return r.ctx.Err()
+		}
+		line, off, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("journal of %q: %w", r.j.name, err)
+		}
+		if err := f(line, span{off, len(line)}); err != nil {
+			return err
+		}
+	}
+}
+
+// present reads what is there. With a limit it goes over the file once to find
+// the newest lines, keeping only where they stand, then delivers those.
+func (r *reading) present() error {
+	r.waiting = make(map[uint64]span)
+	if r.q.Limit <= 0 {
+		return r.each(0, r.size, r.deliver)
+	}
+	newest := ring{limit: r.q.Limit}
+	err := r.each(0, r.size, func(line []byte, at span) error {
+		h, selected := r.selects(line)
+		if selected && (r.q.Raw || !h.outcome) {
+			newest.add(at)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.waiting = make(map[uint64]span)
+	var buf []byte
+	return newest.each(func(at span) error {
+		line, err := r.at(at, &buf)
+		if err != nil {
+			return err
+		}
+		h, ok := parseHead(line)
+		if !ok || r.q.Raw {
+			if ok && h.awaitsOutcome(line) {
+				r.waiting[h.seq] = at
+			}
+			return r.yield(line)
+		}
+		return r.record(h, line, at)
+	})
+}
+
+// follow goes on with what is written from now on, in the order of completion.
+func (r *reading) follow() error {
+	pos := r.size
+	for {
+		size, ok := r.j.wait(r.ctx, pos)
+		if !ok {
+			return r.ctx.Err()
+		}
+		if err := r.each(pos, size, r.deliverNew); err != nil {
+			return err
+		}
+		pos = size
+	}
+}
+
+// selects reports whether the filters let a line through. An outcome line goes
+// with its record, a line nobody can read only with the raw, unfiltered journal.
+func (r *reading) selects(line []byte) (h head, selected bool) {
+	h, ok := parseHead(line)
+	if !ok {
+		return h, r.q.Raw && r.filter.all
+	}
+	if h.outcome {
+		_, selected = r.waiting[h.seq]
+		delete(r.waiting, h.seq)
+		return h, selected || r.filter.all
+	}
+	if !r.filter.selects(h, line) {
+		return h, false
+	}
+	if r.q.Raw && h.awaitsOutcome(line) {
+		r.waiting[h.seq] = span{}
+	}
+	return h, true
+}
+
+// deliver yields one line of what is there.
+func (r *reading) deliver(line []byte, at span) error {
+	if r.q.Raw {
+		if _, selected := r.selects(line); selected {
+			return r.yield(line)
+		}
+		return nil
+	}
+	h, ok := parseHead(line)
+	if !ok || h.outcome {
+		return nil
+	}
+	if !r.filter.selects(h, line) {
+		r.ahead.pass(h.seq)
+		return nil
+	}
+	return r.record(h, line, at)
+}
+
+// record yields one selected record of what is there, joined.
+func (r *reading) record(h head, line []byte, at span) error {
+	if !h.awaitsOutcome(line) {
+		return r.yield(line)
+	}
+	if _, ok := r.j.unresolved[h.seq]; ok {
+		return r.yieldJoined(line, nil)
+	}
+	if _, ok := r.running[h.seq]; ok {
+		if r.q.Follow {
+			r.waiting[h.seq] = at
+			return nil
+		}
+		return r.yield(line)
+	}
+	o, err := r.outcome(h.seq, at)
+	if err != nil {
+		return err
+	}
+	return r.yieldJoined(line, o)
+}
+
+// deliverNew yields one line written since the following began, or, when it
+// completes a record, that record.
+func (r *reading) deliverNew(line []byte, at span) error {
+	if r.q.Raw {
+		return r.deliver(line, at)
+	}
+	h, ok := parseHead(line)
+	switch {
+	case !ok:
+		return nil
+	case h.outcome:
+		at, ok := r.waiting[h.seq]
+		if !ok {
+			return nil
+		}
+		delete(r.waiting, h.seq)
+		var o api.Outcome
+		if err := json.Unmarshal(line, &o); err != nil {
+			return fmt.Errorf("journal of %q: outcome of record %d: %w", r.j.name, h.seq, err)
+		}
+		var buf []byte
+		first, err := r.at(at, &buf)
+		if err != nil {
+			return err
+		}
+		return r.yieldJoined(first, &o)
+	case !r.filter.selects(h, line):
+		return nil
+	case h.awaitsOutcome(line):
+		r.waiting[h.seq] = at
+		return nil
+	}
+	return r.yield(line)
+}
+
+// yieldJoined yields a record with its outcome; nil means it was lost.
+func (r *reading) yieldJoined(line []byte, o *api.Outcome) error {
+	var rec api.Record
+	if err := json.Unmarshal(line, &rec); err != nil {
+		return fmt.Errorf("journal of %q: %w", r.j.name, err)
+	}
+	if o == nil {
+		rec.OutcomeUnknown = true
+	} else {
+		rec.Response, rec.DurationMS = o.Response, o.DurationMS
+		if o.Error != "" {
+			rec.Error = o.Error
+		}
+	}
+	var out bytes.Buffer
+	if err := encodeJSON(&out, &rec); err != nil {
+		return err
+	}
+	return r.yield(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
+}
+
+// at reads the line at a known place.
+func (r *reading) at(at span, buf *[]byte) ([]byte, error) {
+	if cap(*buf) < at.len {
+		*buf = make([]byte, at.len)
+	}
+	line := (*buf)[:at.len]
+	if _, err := r.file.ReadAt(line, at.off); err != nil {
+		return nil, fmt.Errorf("journal of %q: %w", r.j.name, err)
+	}
+	return line, nil
+}
+
+// ring keeps the newest limit spans.
+type ring struct {
+	limit int
+	spans []span
+	first int
+}
+
+func (g *ring) add(s span) {
+	if len(g.spans) < g.limit {
+		g.spans = append(g.spans, s)
+		return
+	}
+	g.spans[g.first] = s
+	g.first = (g.first + 1) % g.limit
+}
+
+func (g *ring) each(f func(span) error) error {
+	for i := range g.spans {
+		if err := f(g.spans[(g.first+i)%len(g.spans)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filter is the part of a query that decides about single records.
+type filter struct {
+	all   bool // nothing is asked
+	kinds map[string]bool
+	hosts map[string]bool
+	since string // as records write it, so that texts compare like instants
+}
+
+func newFilter(q api.JournalQuery) filter {
+	f := filter{all: len(q.Kinds) == 0 && len(q.Hosts) == 0 && q.Since.IsZero()}
+	if len(q.Kinds) > 0 {
+		f.kinds = make(map[string]bool)
+		for _, k := range q.Kinds {
+			f.kinds[k] = true
+		}
+	}
+	if len(q.Hosts) > 0 {
+		f.hosts = make(map[string]bool)
+		for _, h := range q.Hosts {
+			f.hosts[hostOnly(h)] = true
+		}
+	}
+	if !q.Since.IsZero() {
+		b, _ := api.Time{Time: q.Since}.MarshalJSON() // cannot fail
+		f.since = strings.Trim(string(b), `"`)
+	}
+	return f
+}
+
+func (f filter) selects(h head, line []byte) bool {
+	if f.kinds != nil && !f.kinds[string(h.kind)] {
+		return false
+	}
+	if f.since != "" && string(h.time) < f.since {
+		return false
+	}
+	if f.hosts == nil {
+		return true
+	}
+	var rec struct {
+		Request *struct {
+			Host string `json:"host"`
+		} `json:"request"`
+	}
+	if json.Unmarshal(line, &rec) != nil || rec.Request == nil {
+		return false
+	}
+	return f.hosts[hostOnly(rec.Request.Host)]
+}
+
+// hostOnly is a host as it is compared: lower case, no port, no final dot.
+func hostOnly(host string) string {
+	host = strings.ToLower(host)
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+		host = host[:i]
+	}
+	return strings.TrimSuffix(host, ".")
+}

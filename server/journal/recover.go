@@ -1,0 +1,239 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+)
+
+// recover reads a journal once, from beginning to end: it finds where the next
+// line goes, counts, checks the chain, and cuts off what a crash left at the
+// end. The journal is returned also with an error, for its name to be known.
+//
+// A line is good when it has a line's layout and is vouched for: by the link of
+// the line after it or, where that link does not fit, by being whole JSON. What
+// follows the last good line is the tail a crash left, and so is a last line
+// that does not link to the one before. Damage further up stays where it is:
+// it is evidence too, and later lines are still good.
+func (s *Store) recover(name string) (*Journal, error) {
+	j := s.newJournal(name)
+	if err := j.countBodies(); err != nil {
+		return j, err
+	}
+	if err := j.drops.load(j.dropPath()); err != nil {
+		return j, err
+	}
+	f, err := os.OpenFile(j.path(), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil // killed before the first line
+	}
+	if err != nil {
+		return j, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return j, err
+	}
+	r := recovery{j: j, prev: j.prev}
+	if err := r.scan(f); err != nil {
+		return j, err
+	}
+	if r.end < fi.Size() {
+		r.cut(f, fi.Size())
+	}
+	s.mu.Lock()
+	s.problems = append(s.problems, r.problems...)
+	s.mu.Unlock()
+
+	j.drops.total = max(j.drops.total, j.drops.told)
+	if j.drops.untold() > 0 { // killed between two gap records
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if err := j.tellGap(); err != nil {
+			s.problem(err.Error())
+		}
+	}
+	return j, nil
+}
+
+// countBodies makes sure there is a place for bodies and counts those there.
+func (j *Journal) countBodies() error {
+	if err := os.MkdirAll(j.bodyDir(), 0o700); err != nil {
+		return err
+	}
+	d, err := os.Open(j.bodyDir())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(1024)
+		for _, e := range entries {
+			if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() {
+				j.bodyBytes += fi.Size()
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// recovery is the state of one scan. Its view is one line behind: a line is
+// judged when the next one is known.
+type recovery struct {
+	j        *Journal
+	problems []string
+	damage   int
+	suspect  []int64 // damaged lines since the last good one: tail, or worth a report
+
+	end  int64  // behind the last good line
+	prev []byte // digest of the line before line, good or not
+
+	line  []byte // the line to be judged
+	off   int64
+	whole bool // line ended with a newline
+	next  int64
+}
+
+func (r *recovery) scan(f io.Reader) error {
+	lines := newLineReader(f, 0)
+	for {
+		line, off, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			r.judge(nil, true)
+			return nil
+		}
+		if err != nil && !errors.Is(err, errTorn) {
+			return err
+		}
+		r.judge(line, false)
+		r.line = append(r.line[:0], line...)
+		r.off, r.whole, r.next = off, err == nil, lines.off
+	}
+}
+
+// judge decides about r.line, now that its successor is known.
+func (r *recovery) judge(successor []byte, last bool) {
+	if r.next == 0 {
+		return // nothing read yet
+	}
+	sum := digest(r.line)
+	h, good := parseHead(r.line)
+	good = good && r.whole
+	if good {
+		next, ok := parseHead(successor)
+		vouched := ok && bytes.Equal(next.prev, sum)
+		good = vouched || json.Valid(r.line)
+	}
+	linked := good && bytes.Equal(h.prev, r.prev)
+	r.prev = sum
+	if last && !linked {
+		return
+	}
+	if !good {
+		if len(r.suspect) < maxDamage {
+			r.suspect = append(r.suspect, r.off)
+		}
+		return
+	}
+	for _, off := range r.suspect {
+		r.report("the line at byte %d is damaged", off)
+	}
+	r.suspect = r.suspect[:0]
+	if !linked {
+		r.report("the line at byte %d (record %d) does not link to the one before it", r.off, h.seq)
+	}
+	r.end = r.next
+	r.j.account(h, r.line, r.report)
+	r.j.prev = sum
+	r.j.size = r.next
+}
+
+// account counts one good line.
+func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
+	if h.outcome {
+		delete(j.unresolved, h.seq)
+		return
+	}
+	if h.seq != j.seq+1 {
+		report("record %d follows record %d", h.seq, j.seq)
+	}
+	j.seq = h.seq
+	if h.awaitsOutcome(line) {
+		j.unresolved[h.seq] = struct{}{}
+	}
+	if bytes.Contains(line, fieldTruncated) {
+		j.truncated++
+	}
+	if _, after, ok := bytes.Cut(line, fieldDropped); ok {
+		digits := after[:max(0, bytes.IndexAny(after, ",}"))]
+		n, err := strconv.ParseUint(string(digits), 10, 64)
+		if err != nil {
+			report("record %d does not say how many it stands for", h.seq)
+		}
+		j.drops.told += n
+	}
+}
+
+// maxDamage bounds the problems reported about one journal.
+const maxDamage = 20
+
+func (r *recovery) report(format string, args ...any) {
+	r.damage++
+	if r.damage > maxDamage {
+		return
+	}
+	p := fmt.Sprintf("journal of %q: ", r.j.name) + fmt.Sprintf(format, args...)
+	if r.damage == maxDamage {
+		p += " (more is not listed)"
+	}
+	r.problems = append(r.problems, p)
+}
+
+// cut sets the tail aside as journal.jsonl.cut-<n> and takes it off the file.
+// Where that cannot be done, on a full disk, the next line does it.
+func (r *recovery) cut(f *os.File, size int64) {
+	r.damage = 0
+	n := size - r.end
+	aside, err := setAside(io.NewSectionReader(f, r.end, n), r.j.path())
+	if err == nil {
+		err = f.Truncate(r.end)
+	}
+	if err != nil {
+		r.j.torn = true
+		r.report("%d unfinished bytes at the end could not be set aside: %v", n, err)
+		return
+	}
+	r.report("%d unfinished bytes at the end were moved to %q", n, aside)
+	r.j.unsynced = append(r.j.unsynced, r.j.dir)
+}
+
+// setAside copies the tail to the first free name beside the journal.
+func setAside(tail io.Reader, path string) (string, error) {
+	for n := 1; ; n++ {
+		name := path + ".cut-" + strconv.Itoa(n)
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(f, tail)
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			os.Remove(name) // half a copy is worse than none: the tail is still in the journal
+			return "", err
+		}
+		return name, nil
+	}
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"math"
+	"syscall"
+	"time"
+)
+
+// Limits bounds what clients can take up. A zero field means its default.
+type Limits struct {
+	Connections    int           // open connections over all trajectories; default: half of what the file descriptor limit allows
+	PerTrajectory  int           // open connections of one trajectory; default 4096, never more than a quarter of Connections
+	Requests       int           // requests of one trajectory in work at once; default 4096
+	Handshake      time.Duration // from accepting a TLS connection to its end of handshake; default 10 s
+	RequestHead    time.Duration // from a head's first byte to its last; default 30 s
+	Idle           time.Duration // between two requests; default 75 s, as nginx
+	BodyProgress   time.Duration // between two reads of a body; default 60 s, as nginx
+	WriteProgress  time.Duration // for writing one piece of up to 64 KiB; default 60 s, as nginx
+	RequestBody    int64         // bytes; default 64 GiB
+	Drain          time.Duration // for requests in work when the server stops; default 5 s
+	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s
+}
+
+const (
+	rawLimit      = 8 << 10  // bytes of what could not be parsed that a record keeps
+	rawHeadLimit  = 64 << 10 // the same for a request head: it may be long because of what it carries away
+	holdLimit     = 64 << 10 // a response up to this size is held until its record is complete
+	h2Streams     = 128      // concurrent streams of an HTTP/2 connection, as nginx
+	h2HeaderBytes = 256 << 10
+	spareFiles    = 128 // descriptors for the journal, registrations and the admin socket
+)
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.Connections, connectionsFor(fileLimit()))
+	setDefault(&l.PerTrajectory, 4096)
+	l.PerTrajectory = max(1, min(l.PerTrajectory, l.Connections/4))
+	setDefault(&l.Requests, 4096)
+	setDefault(&l.Handshake, 10*time.Second)
+	setDefault(&l.RequestHead, 30*time.Second)
+	setDefault(&l.Idle, 75*time.Second)
+	setDefault(&l.BodyProgress, time.Minute)
+	setDefault(&l.WriteProgress, time.Minute)
+	setDefault(&l.RequestBody, 64<<30)
+	setDefault(&l.Drain, 5*time.Second)
+	setDefault(&l.UnregisterWait, 5*time.Second)
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// connectionsFor leaves each connection a second descriptor: for the file its
+// body is collected in, or the one it is served.
+func connectionsFor(files uint64) int {
+	return int(max(16, min(files, math.MaxInt32)-min(files, spareFiles)) / 2)
+}
+
+// fileLimit is the number of descriptors this process may have. The runtime has
+// already raised the soft limit to the hard one.
+func fileLimit() uint64 {
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
+		return 1024 // the lowest default there is
+	}
+	return r.Cur
+}

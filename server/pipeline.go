@@ -1,0 +1,191 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/wire"
+)
+
+// The life of a request, in its only order:
+//
+//	identify  → whose connection it came over, which persona its Host names
+//	receive   → the whole body, whatever the endpoint: what was sent is evidence
+//	gate      → which endpoint of the persona, if any, the path names
+//	handler   → decides the response
+//	headers   → the persona's, on every response
+//	journal   → the record is in the file
+//	response  → and only then its first byte is sent
+//
+// The rules here are: nothing is answered that is not recorded first (where it
+// cannot be recorded, the answer is 503 and acknowledges nothing); nothing that
+// reaches this function leaves without a record; and no step looks beyond the
+// tenant of the connection.
+
+// serve is the handler of both HTTP servers.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	c := carrierOf(r.Context())
+	m := c.enter(r)
+	defer c.leave()
+	l := c.base()
+	served, crowded := l.tenant.begin(s.limits.Requests)
+	if !served {
+		panic(http.ErrAbortHandler) // the connection is being cut
+	}
+	defer l.tenant.end()
+
+	x := newExchange(w, c, m)
+	defer x.end()
+
+	p := s.identify(x)
+	if crowded {
+		x.skipBody(r)
+		x.fail(http.StatusServiceUnavailable, "more requests of this trajectory are in work than are served at once")
+		return
+	}
+	if !x.receive(r) {
+		return
+	}
+	path, query := wire.SplitTarget(m.target)
+	switch {
+	case m.head == nil && !strings.HasPrefix(m.target, "/"):
+		x.record.Kind = api.KindMalformed
+		x.fail(http.StatusBadRequest, "request target is no path") // as on HTTP/1, where the tap says so
+	case m.head == nil && headerSize(m.fields) > wire.MaxBlock:
+		x.record.Kind = api.KindMalformed
+		x.fail(wire.StatusHeaderTooLarge, "header is longer than is served")
+	case misdirected(l, m):
+		x.record.Kind = api.KindRefused
+		x.fail(http.StatusMisdirectedRequest, "host differs from the name the connection was made for")
+	case p == nil:
+		x.fail(http.StatusNotFound, "")
+	default:
+		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
+		s.handlers.Serve(x, x.record.Kind, &persona.Request{
+			HTTP:       r,
+			Path:       path,
+			RawQuery:   query,
+			Trajectory: l.tenant.id,
+			Persona:    p,
+			Endpoint:   x.record.Endpoint,
+			RecordID:   x.record.ID,
+			Scheme:     l.scheme(),
+			Body:       x.body,
+			Now:        s.now(),
+		})
+	}
+}
+
+// identify finds the persona the request is for. Without a Host (HTTP/1.0) it is
+// the one the TLS connection was made for.
+func (s *Server) identify(x *exchange) *api.Persona {
+	p := x.link.tenant.persona(x.message.host)
+	if x.message.host == "" && x.link.tls != nil {
+		p = x.link.persona
+	}
+	x.speakAs(p)
+	return p
+}
+
+// misdirected: the name of the TLS connection and that of the request disagree
+// (RFC 9110 §15.5.20).
+func misdirected(l *link, m *message) bool {
+	if l.tls == nil || m.host == "" || !(wire.Hello{SNI: l.tls.SNI}).NamesHost() {
+		return false
+	}
+	return wire.NormalHost(m.host) != wire.NormalHost(l.tls.SNI)
+}
+
+// receive collects the body. It is false when the request ends here: the body
+// is malformed, too long, broken off, or cannot be stored.
+func (x *exchange) receive(r *http.Request) bool {
+	limit := x.server.limits.RequestBody
+	if r.ContentLength > limit {
+		x.skipBody(r)
+		x.fail(http.StatusRequestEntityTooLarge, "body is longer than is received")
+		return false
+	}
+	err := x.spool(r, limit)
+	x.keepBody()
+	if t, ok := x.carrier.(*tap); ok {
+		x.addTrailers(t.body.Trailers, t.body.Extras)
+	} else {
+		x.addTrailers(fieldsOf(r.Trailer), nil)
+	}
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, errTooLong):
+		x.fail(http.StatusRequestEntityTooLarge, "body is longer than is received")
+	case errors.Is(err, errNotStored):
+		x.server.noteStorage(x.body.Err())
+		x.fail(http.StatusServiceUnavailable, "body could not be stored")
+	case x.malformedBody(err):
+		x.record.Kind = api.KindMalformed
+		x.fail(http.StatusBadRequest, "body: "+clip(err.Error()))
+	default:
+		x.abandon("client broke off within the body: " + clip(err.Error()))
+	}
+	return false
+}
+
+var (
+	errTooLong   = errors.New("body is too long")
+	errNotStored = errors.New("body is not stored")
+)
+
+// spool reads the body to its end, into where it is collected.
+func (x *exchange) spool(r *http.Request, limit int64) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return x.body.Close()
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	defer x.body.Close() //nolint:errcheck // an error is kept and asked for with Err
+	for {
+		if err := x.awaitBody(); err != nil {
+			return err
+		}
+		n, err := r.Body.Read(*buf)
+		if _, werr := x.body.Write((*buf)[:n]); werr != nil {
+			return errNotStored
+		}
+		if x.body.Size() > limit {
+			return errTooLong
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// awaitBody sets the deadline of the next read where the tap does not.
+func (x *exchange) awaitBody() error {
+	if x.message.head != nil {
+		return nil
+	}
+	return x.control.SetReadDeadline(time.Now().Add(x.server.limits.BodyProgress))
+}
+
+// awaitWrite sets the deadline of the next write where the tap does not.
+func (x *exchange) awaitWrite() error {
+	return x.control.SetWriteDeadline(time.Now().Add(x.server.limits.WriteProgress))
+}
+
+// malformedBody tells a body that breaks the rules from one that was broken
+// off. On HTTP/1 the tap sees the bytes; what net/http refuses beyond that ends
+// neither with the connection nor in a timeout.
+func (x *exchange) malformedBody(err error) bool {
+	if t, ok := x.carrier.(*tap); ok {
+		return t.fault != nil || t.err == nil
+	}
+	return false
+}

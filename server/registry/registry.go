@@ -1,0 +1,217 @@
+// Package registry holds which trajectories the simulator serves, durably: a
+// killed simulator comes back with every registration it had confirmed.
+//
+// It decides what may be registered beside what is there; how a connection
+// finds its trajectory is the server's matter.
+package registry
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// Trajectory is one registration. It is never changed after it is published.
+type Trajectory struct {
+	api.Registration
+	Since time.Time // first registered
+}
+
+// Registry holds the registrations of one state directory.
+type Registry struct {
+	dir string
+	now func() time.Time
+
+	// mu is held by everything that changes what is registered, so that
+	// retiring and registering exclude each other.
+	mu       sync.Mutex
+	retired  bool
+	snapshot atomic.Pointer[[]*Trajectory] // sorted by id, replaced as a whole
+	problems []string                      // found by Load, fixed afterwards
+}
+
+// Load reads the registrations kept in dir, which it creates if need be. A
+// file that cannot be read back is set aside and reported by Problems; the
+// others are served.
+func Load(dir string, now func() time.Time) (*Registry, error) {
+	r := &Registry{dir: dir, now: now}
+	list, problems, err := readAll(dir)
+	if err != nil {
+		return nil, err
+	}
+	var kept []*Trajectory
+	for _, t := range list {
+		if e := check(&t.Registration); e != nil {
+			problems = append(problems, "registration of "+t.Trajectory+" is not served: "+e.Message)
+			continue
+		}
+		if e := collide(&t.Registration, kept); e != nil {
+			problems = append(problems, "registration of "+t.Trajectory+" is not served: "+e.Message)
+			continue
+		}
+		kept = append(kept, t)
+	}
+	r.problems = problems
+	r.publish(kept)
+	return r, nil
+}
+
+// Problems says what Load could not read or may not serve.
+func (r *Registry) Problems() []string { return r.problems }
+
+// Snapshot lists the registered trajectories, sorted by id. The slice and what
+// it points at are not to be changed.
+func (r *Registry) Snapshot() []*Trajectory { return *r.snapshot.Load() }
+
+// Lookup finds a registered trajectory.
+func (r *Registry) Lookup(id string) (*Trajectory, bool) {
+	return find(r.Snapshot(), id)
+}
+
+// Retired says whether Retire succeeded.
+func (r *Registry) Retired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.retired
+}
+
+// Register adds a trajectory. Registering one again with the same settings,
+// personas and networks changes nothing; with others it is refused. Before a
+// new registration is stored, prepare makes ready what serving it needs; its
+// error is returned and nothing is registered.
+//
+// Refusals are of type *[api.Error]: invalid, conflict or retired.
+func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchanged bool, err error) {
+	if e := check(reg); e != nil {
+		return false, e
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.retired {
+		return false, api.Errorf(http.StatusGone, api.CodeRetired,
+			"this simulator is retired and accepts no registration; register %q with its successor", reg.Trajectory)
+	}
+	list := r.Snapshot()
+	if old, ok := find(list, reg.Trajectory); ok {
+		if fields := differences(&old.Registration, reg); len(fields) > 0 {
+			e := api.Errorf(http.StatusConflict, api.CodeConflict,
+				"trajectory %q is registered with other settings; take it down before registering it anew", reg.Trajectory)
+			e.Holders, e.Fields = []string{reg.Trajectory}, fields
+			return false, e
+		}
+		return true, nil
+	}
+	if e := collide(reg, list); e != nil {
+		return false, e
+	}
+	if err := prepare(); err != nil {
+		return false, err
+	}
+	t := &Trajectory{Registration: clone(reg), Since: r.now().UTC()}
+	if err := write(r.dir, t); err != nil {
+		_ = remove(r.dir, t.Trajectory) // what was refused must not be there after a restart
+		return false, err
+	}
+	r.publish(append(slices.Clone(list), t))
+	return false, nil
+}
+
+// SetPeers replaces what is known about the services on the named networks of
+// a trajectory.
+func (r *Registry) SetPeers(id string, peers api.Peers) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.Snapshot()
+	old, ok := find(list, id)
+	if !ok {
+		return notRegistered(id)
+	}
+	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
+	for name, p := range peers {
+		i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
+		if i < 0 {
+			return api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", id, name)
+		}
+		t.Networks[i].Peers = slices.Clone(p)
+	}
+	if e := check(&t.Registration); e != nil {
+		return e
+	}
+	if err := write(r.dir, t); err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(x *Trajectory) bool { return x == old })
+	r.publish(append(list, t))
+	return nil
+}
+
+// Unregister removes a trajectory; known is false if there was none.
+func (r *Registry) Unregister(id string) (known bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.Snapshot()
+	old, ok := find(list, id)
+	if !ok {
+		return false, nil
+	}
+	if err := remove(r.dir, id); err != nil {
+		return true, err
+	}
+	r.publish(slices.DeleteFunc(slices.Clone(list), func(x *Trajectory) bool { return x == old }))
+	return true, nil
+}
+
+// Retire makes Register refuse from now on, provided that nothing is
+// registered: both in one step. A process started again is not retired.
+func (r *Registry) Retire() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.Snapshot()
+	if len(list) == 0 {
+		r.retired = true
+		return nil
+	}
+	e := api.Errorf(http.StatusConflict, api.CodeBusy, "%d trajectories are registered; take them down first", len(list))
+	for _, t := range list {
+		e.Holders = append(e.Holders, t.Trajectory)
+	}
+	return e
+}
+
+func (r *Registry) publish(list []*Trajectory) {
+	slices.SortFunc(list, func(a, b *Trajectory) int { return strings.Compare(a.Trajectory, b.Trajectory) })
+	r.snapshot.Store(&list)
+}
+
+func find(list []*Trajectory, id string) (*Trajectory, bool) {
+	for _, t := range list {
+		if t.Trajectory == id {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+func notRegistered(id string) *api.Error {
+	return api.Errorf(http.StatusNotFound, api.CodeNotFound, "trajectory %q is not registered", id)
+}
+
+// clone copies what a caller could still change.
+func clone(reg *api.Registration) api.Registration {
+	c := *reg
+	c.Networks = slices.Clone(reg.Networks)
+	for i := range c.Networks {
+		n := &c.Networks[i]
+		n.Subnets, n.Addresses, n.Peers = slices.Clone(n.Subnets), slices.Clone(n.Addresses), slices.Clone(n.Peers)
+	}
+	c.Personas = slices.Clone(reg.Personas)
+	for i := range c.Personas {
+		c.Personas[i].Endpoints = slices.Clone(c.Personas[i].Endpoints)
+	}
+	return c
+}

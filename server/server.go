@@ -1,0 +1,342 @@
+// Package server is the part of the simulator that faces agents: it plays the
+// personas of every registered trajectory over HTTP and HTTPS, and keeps the
+// journal of what was sent to them.
+//
+// One process serves all trajectories. Which one a connection belongs to is
+// settled once, from both its ends (route.go), and everything after that sees
+// only that trajectory. How a request goes through is written in pipeline.go.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/linuxarena/ctis/server/admin"
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/ca"
+	"github.com/linuxarena/ctis/server/journal"
+	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/registry"
+)
+
+// Options are what a server is started with.
+type Options struct {
+	StateDir    string   // everything durable; one process at a time
+	HTTP        []string // listen addresses without TLS; default ":80"
+	HTTPS       []string // listen addresses with TLS; default ":443"
+	AdminSocket string   // unix socket of the administrative interface
+	Log         *slog.Logger
+	Limits      Limits
+	BodyLimit   int64            // bytes of one body the journal keeps; 0 = its default
+	Quota       int64            // bytes on disk of one trajectory's journal; 0 = its default
+	Now         func() time.Time // nil = time.Now
+}
+
+// Server serves until its Run ends. It holds the state directory from New on.
+type Server struct {
+	limits   Limits
+	log      *slog.Logger
+	now      func() time.Time
+	started  time.Time
+	lock     *os.File
+	registry *registry.Registry
+	ca       *ca.Authority
+	journal  *journal.Store
+	files    *persona.Files
+	handlers *persona.Handlers
+	refusals refusals
+
+	changing  sync.Mutex // held while what is registered changes
+	notServed []string   // guarded by changing
+	routes    atomic.Pointer[routes]
+	storage   atomic.Pointer[string] // why the journal cannot be written, nil while it can
+	serving   atomic.Bool
+	open      atomic.Int64 // connections
+
+	plainListeners []net.Listener
+	tlsListeners   []net.Listener
+	adminListener  net.Listener
+	h1, h2         *http.Server
+	queue1, queue2 *queue
+	handshakes     sync.WaitGroup
+	stopping       chan struct{}
+	accepting      sync.WaitGroup
+	delayed        delayed
+}
+
+// New takes the state directory and opens the listeners, so that everything
+// that can be wrong with a start is an error here.
+func New(o Options) (_ *Server, err error) {
+	s := &Server{limits: o.Limits, log: o.Log, now: o.Now, stopping: make(chan struct{})}
+	s.limits.setDefaults()
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.started = s.now().UTC()
+	s.routes.Store(&routes{})
+	s.refusals = refusals{write: s.recordRefusal, windows: map[refusalKey]*refusalCount{}}
+	defer func() {
+		if err != nil {
+			_ = s.release() // the first error is the one that tells
+		}
+	}()
+	if err := s.openState(o); err != nil {
+		return nil, err
+	}
+	if s.adminListener, err = admin.Listen(o.AdminSocket); err != nil {
+		return nil, err
+	}
+	if s.plainListeners, err = listen(orDefault(o.HTTP, ":80")); err != nil {
+		return nil, err
+	}
+	if s.tlsListeners, err = listen(orDefault(o.HTTPS, ":443")); err != nil {
+		return nil, err
+	}
+	s.queue1, s.queue2 = newQueue(s.tlsListeners[0].Addr()), newQueue(s.tlsListeners[0].Addr())
+	s.newHTTP()
+	return s, nil
+}
+
+func orDefault(addresses []string, d string) []string {
+	if len(addresses) == 0 {
+		return []string{d}
+	}
+	return addresses
+}
+
+// openState opens everything under the state directory.
+func (s *Server) openState(o Options) error {
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	var err error
+	if s.lock, err = lockDir(o.StateDir); err != nil {
+		return err
+	}
+	if s.ca, err = ca.Load(filepath.Join(o.StateDir, "ca"), s.now); err != nil {
+		return err
+	}
+	if s.registry, err = registry.Load(filepath.Join(o.StateDir, "registry"), s.now); err != nil {
+		return fmt.Errorf("registrations: %w", err)
+	}
+	if s.journal, err = journal.Open(journal.Options{
+		Dir: filepath.Join(o.StateDir, "journal"), Temp: filepath.Join(o.StateDir, "tmp"),
+		BodyLimit: o.BodyLimit, Quota: o.Quota, Now: s.now, Log: s.log,
+	}); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if s.files, err = persona.OpenFiles(filepath.Join(o.StateDir, "files")); err != nil {
+		return fmt.Errorf("stored files: %w", err)
+	}
+	s.handlers = persona.NewHandlers(s.files, s.log)
+	for _, p := range append(s.registry.Problems(), s.journal.Problems()...) {
+		s.log.Warn("found at start", "problem", p)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.reroute()
+	return nil
+}
+
+// lockDir keeps a second process away from the state: two would write one
+// journal. The lock goes with the process, however it ends.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("state directory %q is in use by another process (%w); stop that one or choose another with --state", dir, err)
+	}
+	return f, nil
+}
+
+// Addrs gives the addresses listened on, in the order of the options.
+func (s *Server) Addrs() (plain, tls []net.Addr) {
+	for _, l := range s.plainListeners {
+		plain = append(plain, l.Addr())
+	}
+	for _, l := range s.tlsListeners {
+		tls = append(tls, l.Addr())
+	}
+	return plain, tls
+}
+
+// Run serves until ctx ends, then lets the requests in work end within
+// Limits.Drain and closes the journal. It returns the error of a listener that
+// failed before, or of closing. It is called once.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 8)
+	var running sync.WaitGroup
+	run := func(f func() error) {
+		running.Go(func() {
+			if err := f(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				select {
+				case failed <- err:
+				default: // one is enough to stop
+				}
+			}
+		})
+	}
+	administration := admin.NewServer(ctx, control{s}, s.log)
+	for _, l := range s.plainListeners {
+		run(func() error { return s.h1.Serve(plain{l, s}) })
+	}
+	for _, l := range s.tlsListeners {
+		s.accepting.Add(1)
+		run(func() error { defer s.accepting.Done(); return s.acceptTLS(l) })
+	}
+	run(func() error { return s.h1.Serve(s.queue1) })
+	run(func() error { return s.h2.Serve(s.queue2) })
+	run(func() error { return administration.Serve(s.adminListener) })
+	s.serving.Store(true)
+	plainAt, tlsAt := s.Addrs()
+	s.log.Info("serving", "http", plainAt, "https", tlsAt, "trajectories", len(s.registry.Snapshot()))
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		s.log.Error("a listener failed", "error", err)
+	}
+	s.serving.Store(false)
+	stop()
+	s.drain(administration)
+	running.Wait()
+	return errors.Join(err, s.release())
+}
+
+// drain ends all connections, those with a request in work last.
+func (s *Server) drain(administration *http.Server) {
+	close(s.stopping)
+	for _, l := range s.tlsListeners {
+		_ = l.Close() // it was only accepted on
+	}
+	s.accepting.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), s.limits.Drain)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, h := range []*http.Server{s.h1, s.h2, administration} {
+		all.Go(func() {
+			if h.Shutdown(ctx) != nil {
+				_ = h.Close() // the time is over
+			}
+		})
+	}
+	all.Wait()
+	s.changing.Lock()
+	r := s.routes.Load()
+	s.changing.Unlock()
+	for _, n := range r.tenants {
+		n.dismiss()
+	}
+	s.handshakes.Wait()
+	for _, n := range r.tenants {
+		select {
+		case <-n.idle:
+		case <-time.After(time.Second): // a handler that ignores its connection's end
+			s.log.Warn("requests are cut off by the end of the process", "trajectory", n.id)
+		}
+	}
+	s.delayed.close()
+	s.refusals.close()
+}
+
+// release gives back what New took.
+func (s *Server) release() error {
+	var errs []error
+	for _, l := range append(s.plainListeners, s.tlsListeners...) {
+		_ = l.Close() // may be closed already
+	}
+	if s.adminListener != nil {
+		_ = s.adminListener.Close() // may be closed already
+	}
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// sleep waits, but not beyond the end of serving.
+func (s *Server) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.stopping:
+		return false
+	}
+}
+
+// later runs f after d, or at once when the server stops. The journal stays open
+// for it.
+func (s *Server) later(d time.Duration, f func()) {
+	s.delayed.run(func() {
+		s.sleep(d)
+		f()
+	})
+}
+
+// delayed runs what is done after the connection it is about.
+type delayed struct {
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func (d *delayed) run(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.wg.Go(f)
+	}
+}
+
+// close waits for what is running and lets nothing begin any more.
+func (d *delayed) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.wg.Wait()
+}
+
+// recordRefusal writes the record of a refused connection.
+func (s *Server) recordRefusal(trajectory string, r *api.Record) {
+	j, err := s.journal.Journal(trajectory)
+	if err == nil {
+		err = j.Append(r)
+	}
+	s.noteStorage(err)
+}
+
+// boundedLog is what net/http speaks into: rarely of use, and full of what
+// clients sent.
+func boundedLog(l *slog.Logger) *log.Logger { return log.New(debugLines{l}, "", 0) }
+
+type debugLines struct{ log *slog.Logger }
+
+func (d debugLines) Write(p []byte) (int, error) {
+	d.log.Debug("net/http", "message", clip(string(p)))
+	return len(p), nil
+}

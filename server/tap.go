@@ -1,0 +1,322 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/linuxarena/ctis/server/wire"
+)
+
+// tap stands between a connection and net/http's HTTP/1 parser. The rules:
+//
+//   - A head reaches the parser whole, and only if package wire accepts it. What
+//     it does not accept is recorded and answered here.
+//   - No Read crosses from one message into the next, except for the single
+//     byte net/http reads ahead to notice that a client is gone.
+//   - Bytes that never become a request give exactly one record.
+//   - Deadlines are those of the tap: net/http's own know nothing of progress.
+//
+// One goroutine reads at a time, and what is written comes from the goroutine
+// that serves the connection; mu guards only what net/http does beside them.
+type tap struct {
+	*link
+	writer // response side, in tapwrite.go
+
+	phase   phase
+	in      []byte    // received and not yet passed on
+	given   int       // 1 when the read-ahead took the head's first byte
+	scanned int       // bytes of in known to hold no end of head
+	blank   int       // line ends skipped before the head
+	first   time.Time // when the present message's first byte came
+	count   int       // messages so far
+	pass    []byte    // of the head, still to be passed on
+	current *message  // the one that was passed on last
+	body    wire.Body
+	fault   *wire.Refusal // of the body
+	err     error         // ends all reading
+
+	mu      sync.Mutex
+	aborted bool // net/http wants a blocked Read to return
+	busy    bool // a handler runs
+	raw     bool // the connection was hijacked
+}
+
+type phase uint8
+
+const (
+	phaseHead phase = iota
+	phasePass
+	phaseBody
+)
+
+func newTap(l *link) *tap { return &tap{link: l} }
+
+// Read passes on what net/http may see.
+func (t *tap) Read(p []byte) (int, error) {
+	if t.hijacked() {
+		return t.readRaw(p)
+	}
+	for {
+		if t.err != nil {
+			return 0, t.err
+		}
+		switch t.phase {
+		case phaseHead:
+			t.skipBlank()
+			if len(p) == 1 && t.given == 0 && len(t.in) > 0 {
+				p[0], t.given = t.in[0], 1
+				return 1, nil
+			}
+			if end := wire.EndOfHead(t.in, t.scanned); end > 0 {
+				t.begin(end)
+				continue
+			}
+			if refusal := wire.Hopeless(t.in); refusal != nil {
+				t.count++
+				t.refuse(nil, t.in, refusal)
+				continue
+			}
+			t.scanned = len(t.in)
+			if len(t.in) >= wire.MaxHead {
+				t.refuseUnfinished()
+				continue
+			}
+			if err := t.fill(); err != nil {
+				return 0, t.interrupted(err)
+			}
+		case phasePass:
+			n := copy(p, t.pass)
+			if t.pass = t.pass[n:]; len(t.pass) == 0 {
+				t.phase = phaseBody
+			}
+			return n, nil
+		case phaseBody:
+			if t.body.Done() {
+				t.next()
+				continue
+			}
+			return t.readBody(p)
+		}
+	}
+}
+
+// begin looks at a complete head.
+func (t *tap) begin(end int) {
+	raw := t.in[:end:end]
+	head, refusal := wire.ParseHead(raw)
+	if refusal == nil && t.misplaced {
+		refusal = &wire.Refusal{Status: wire.StatusPlainToTLS, Reason: "plain http on the tls port"}
+	}
+	t.count++
+	if refusal != nil {
+		t.refuse(head, raw, refusal)
+		return
+	}
+	t.current, t.fault = t.message(head), nil
+	t.body.Reset(head)
+	t.pass = head.Forward(raw)[t.given:]
+	t.in = t.in[end:]
+	t.phase = phasePass
+	t.expectHandler()
+}
+
+// refuseUnfinished answers a head that is longer than any that is collected.
+func (t *tap) refuseUnfinished() {
+	t.count++
+	head, refusal := wire.ParseHead(t.in)
+	if refusal == nil || refusal.Status == http.StatusBadRequest && head != nil {
+		refusal = &wire.Refusal{Status: wire.StatusHeaderTooLarge, Reason: "header does not end within the bytes that are collected"}
+	}
+	t.refuse(head, t.in, refusal)
+}
+
+// refuse records the message, answers it and ends the connection.
+func (t *tap) refuse(head *wire.Head, raw []byte, refusal *wire.Refusal) {
+	t.err = io.EOF // net/http closes on it without a word
+	t.answer(head, raw, refusal, t.first)
+}
+
+func (t *tap) readBody(p []byte) (int, error) {
+	if t.fault != nil {
+		t.err = t.fault
+		return 0, t.err
+	}
+	n := copy(p, t.in)
+	if n > 0 {
+		t.in = t.in[n:]
+	} else {
+		var err error
+		if n, err = t.receive(p); n == 0 && err != nil {
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !t.isAborted() {
+				t.err = err
+			}
+			return 0, err
+		}
+	}
+	k, fault := t.body.Scan(p[:n])
+	t.fault = fault
+	if k < n {
+		t.in = append(append(make([]byte, 0, n-k+len(t.in)), p[k:n]...), t.in...)
+	}
+	if k == 0 && fault != nil {
+		t.err = fault
+		return 0, t.err
+	}
+	return k, nil
+}
+
+// next is the boundary between two messages.
+func (t *tap) next() {
+	t.phase, t.given, t.scanned, t.blank = phaseHead, 0, 0, 0
+	t.first = time.Time{}
+	if len(t.in) > 0 {
+		t.first = t.server.now()
+	}
+}
+
+func (t *tap) skipBlank() {
+	if t.given > 0 || t.scanned > 0 {
+		return
+	}
+	n := wire.LeadingBlank(t.in)
+	t.blank += n
+	t.in = t.in[n:]
+}
+
+// fill receives more of a head.
+func (t *tap) fill() error {
+	if cap(t.in)-len(t.in) < 512 {
+		t.in = append(make([]byte, 0, max(4<<10, min(2*cap(t.in), wire.MaxHead+512))), t.in...)
+	}
+	n, err := t.receive(t.in[len(t.in):cap(t.in)])
+	if n > 0 && t.first.IsZero() {
+		t.first = t.server.now()
+	}
+	t.in = t.in[:len(t.in)+n]
+	if n > 0 {
+		return nil // an error beside data comes again
+	}
+	return err
+}
+
+// interrupted judges the end of reading in a head.
+func (t *tap) interrupted(err error) error {
+	timeout := errors.Is(err, os.ErrDeadlineExceeded)
+	if timeout && t.isAborted() {
+		return err // net/http only wanted the Read to return
+	}
+	t.err = err
+	if len(t.in) == 0 && (t.blank == 0 || t.count > 0) {
+		return err
+	}
+	reason := "connection was closed before the end of a request head"
+	if timeout {
+		reason = "timed out before the end of a request head"
+	}
+	t.count++
+	head, _ := wire.ParseHead(t.in)
+	t.unanswered(head, t.in, reason, t.first)
+	return err
+}
+
+// receive reads from the connection within the deadline of what is awaited.
+func (t *tap) receive(p []byte) (int, error) {
+	t.mu.Lock()
+	if t.aborted {
+		t.mu.Unlock()
+		return 0, os.ErrDeadlineExceeded
+	}
+	err := t.Conn.SetReadDeadline(t.deadline())
+	t.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return t.Conn.Read(p)
+}
+
+func (t *tap) deadline() time.Time {
+	limits, now := &t.server.limits, time.Now()
+	switch {
+	case t.phase == phaseBody:
+		return now.Add(limits.BodyProgress)
+	case len(t.in) > 0 && !t.first.IsZero():
+		return now.Add(limits.RequestHead - t.server.now().Sub(t.first))
+	case t.busy:
+		return time.Time{} // the client waits for its answer
+	case t.count == 0:
+		return now.Add(limits.RequestHead)
+	}
+	return now.Add(limits.Idle)
+}
+
+// SetReadDeadline lets net/http interrupt a Read, and nothing else.
+func (t *tap) SetReadDeadline(at time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.aborted = !t.raw && !at.IsZero() && at.Before(time.Now())
+	if t.aborted || t.raw {
+		return t.Conn.SetReadDeadline(at)
+	}
+	return nil
+}
+
+func (t *tap) isAborted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.aborted
+}
+
+func (t *tap) hijacked() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.raw
+}
+
+// readRaw serves a hijacked connection: what was received early comes first.
+func (t *tap) readRaw(p []byte) (int, error) {
+	if len(t.in) > t.given {
+		n := copy(p, t.in[t.given:])
+		t.in, t.given = t.in[t.given+n:], 0
+		return n, nil
+	}
+	return t.Conn.Read(p)
+}
+
+// message is what the handler of head will be told. It is made before the
+// handler and the read-ahead run side by side.
+func (t *tap) message(h *wire.Head) *message {
+	m := &message{
+		start: t.first, head: h, method: h.Method, target: h.Target, proto: h.Proto, host: h.Host, fields: h.Fields,
+		turn: wire.Turn{Minor: h.Minor, Asked: h.KeepAlive, Close: h.Close},
+	}
+	if h.Authority != "" {
+		m.host = h.Authority
+	}
+	return m
+}
+
+// enter: see carrier.
+func (t *tap) enter(*http.Request) *message {
+	t.mu.Lock()
+	t.busy = true
+	t.mu.Unlock()
+	t.expectResponse(t.current.turn)
+	return t.current
+}
+
+func (t *tap) leave() {
+	t.mu.Lock()
+	t.busy = false
+	t.mu.Unlock()
+}
+
+// hijack makes the tap transparent.
+func (t *tap) hijack() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.raw = true
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/wire"
+)
+
+// writer is the state of a tap's response side.
+type writer struct {
+	out    outState
+	turn   wire.Turn
+	name   string // the Server header of the response
+	held   []byte // of a response head that is not complete
+	packet []byte
+}
+
+type outState uint8
+
+const (
+	outNothing outState = iota // no handler runs: net/http has nothing to say
+	outHead                    // a response head comes
+	outBody                    // everything passes
+	outEnd                     // the connection is done: nothing passes
+)
+
+// pieceSize is how much is written under one deadline.
+const pieceSize = 64 << 10
+
+// Write puts response heads into the form of the imitated server. What net/http
+// says by itself, before any handler, is recorded and said in that form too.
+func (t *tap) Write(p []byte) (int, error) {
+	if t.hijacked() {
+		return t.Conn.Write(p)
+	}
+	switch t.out {
+	case outEnd:
+		return len(p), nil
+	case outNothing:
+		status := wire.StatusOf(p)
+		if status < http.StatusBadRequest {
+			status = http.StatusBadRequest
+		}
+		t.err = io.EOF
+		t.answer(t.current.head, nil, &wire.Refusal{Status: status, Reason: "the http parser refuses the request"}, t.current.start)
+		return len(p), nil
+	case outBody:
+		return t.send(p)
+	}
+	t.held = append(t.held, p...)
+	for t.out == outHead {
+		end := bytes.Index(t.held, []byte("\r\n\r\n"))
+		if end < 0 {
+			return len(p), nil
+		}
+		var status int
+		t.packet, status = wire.RewriteHead(t.packet[:0], t.held[:end+4], t.name, t.turn)
+		t.held = t.held[end+4:]
+		if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+			t.packet = append(t.packet, t.held...)
+			t.held, t.out = t.held[:0], outBody
+		}
+		if _, err := t.send(t.packet); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// send writes to the connection. A reader that takes nothing for the time of a
+// piece is given up.
+func (t *tap) send(p []byte) (int, error) {
+	done := 0
+	for {
+		piece := p[done:min(len(p), done+pieceSize)]
+		if err := t.Conn.SetWriteDeadline(time.Now().Add(t.server.limits.WriteProgress)); err != nil {
+			return done, err
+		}
+		n, err := t.Conn.Write(piece)
+		if done += n; err != nil || done == len(p) {
+			return done, err
+		}
+	}
+}
+
+// SetWriteDeadline leaves the deadlines of pieces alone.
+func (t *tap) SetWriteDeadline(at time.Time) error {
+	if t.hijacked() {
+		return t.Conn.SetWriteDeadline(at)
+	}
+	return nil
+}
+
+// SetDeadline is called on hijacked connections.
+func (t *tap) SetDeadline(at time.Time) error {
+	if err := t.SetReadDeadline(at); err != nil {
+		return err
+	}
+	return t.SetWriteDeadline(at)
+}
+
+// expectHandler: a request was passed on, and until its handler begins there is
+// nothing to write.
+func (t *tap) expectHandler() { t.out = outNothing }
+
+func (t *tap) expectResponse(turn wire.Turn) {
+	t.out, t.held = outHead, t.held[:0]
+	t.turn = wire.Turn{Minor: turn.Minor, Asked: turn.Asked, Close: turn.Minor == 0}
+	t.name = t.tenant.serverHeader()
+}
+
+// speakAs names the server whose head the response gets.
+func (t *tap) speakAs(serverHeader string) { t.name = serverHeader }
+
+// answer records a message that is not served, answers it, and lets the answer
+// arrive.
+func (t *tap) answer(head *wire.Head, raw []byte, refusal *wire.Refusal, start time.Time) {
+	t.out = outEnd
+	p := t.named(head)
+	name := t.tenant.serverHeader()
+	if p != nil {
+		name = p.ServerHeader
+	}
+	a := wire.ErrorAnswer(name, refusal.Status, t.server.now())
+	isHead := head != nil && head.Method == http.MethodHead
+	body := a.Body
+	if isHead {
+		body = nil
+	}
+	r := t.malformed(head, raw, refusal.Reason, start)
+	r.Persona = hostOf(p)
+	r.Response = &api.Response{Status: a.Status, Headers: a.Fields, Body: digestOf(body)}
+	if err := t.server.record(t.tenant, r); err != nil {
+		a = wire.ErrorAnswer(name, http.StatusServiceUnavailable, t.server.now())
+	}
+	if _, err := t.send(a.Append(nil, name, isHead)); err != nil {
+		return
+	}
+	t.linger()
+}
+
+// unanswered records a message that ended before it could be answered.
+func (t *tap) unanswered(head *wire.Head, raw []byte, reason string, start time.Time) {
+	t.out = outEnd
+	r := t.malformed(head, raw, reason, start)
+	r.Persona = hostOf(t.named(head))
+	_ = t.server.record(t.tenant, r) // nobody waits for an answer; the store reports its state
+}
+
+// named is the persona a message is for, as far as it can be told.
+func (t *tap) named(head *wire.Head) *api.Persona {
+	if head == nil {
+		return t.persona
+	}
+	host := head.Authority
+	if host == "" {
+		host = head.Host
+	}
+	if p := t.tenant.persona(host); p != nil {
+		return p
+	}
+	return t.persona
+}
+
+// linger gives the peer time to read the answer: closing with unread bytes in
+// the socket would reset the connection and take the answer back.
+func (t *tap) linger() {
+	const (
+		patience = 2 * time.Second
+		bound    = 256 << 10 // bytes
+	)
+	t.halfClose()
+	if err := t.Conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, t.Conn, bound) // whatever ends it, the connection is closed next
+}

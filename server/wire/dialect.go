@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"sort"
+	"strings"
+)
+
+// Dialect is how one server family writes the head of an HTTP/1 response.
+// Orders and habits are those measured on nginx 1.22, Apache 2.4, Caddy 2.11,
+// lighttpd 1.4, gunicorn 20.1 and Express 4.
+type Dialect struct {
+	// order ranks header fields. Fields without a rank keep their alphabetical
+	// order at the place of "*".
+	order map[string]int
+	other int
+	// sayKeepAlive is when an HTTP/1.1 response states that the connection
+	// stays open.
+	sayKeepAlive int
+	keepAlive    string // the word, in the family's case
+	params       string // value of the Keep-Alive field, "" for none
+	etag         string // how the field is spelled
+}
+
+const (
+	never = iota
+	whenAsked
+	always
+)
+
+func dialect(sayKeepAlive int, keepAlive, params, etag string, order ...string) Dialect {
+	d := Dialect{order: map[string]int{}, sayKeepAlive: sayKeepAlive, keepAlive: keepAlive, params: params, etag: etag}
+	for i, name := range order {
+		if name == "*" {
+			d.other = i
+		} else {
+			d.order[name] = i
+		}
+	}
+	return d
+}
+
+// dialects are never changed after they are made.
+var (
+	nginx = dialect(always, "keep-alive", "", "ETag",
+		"server", "date", "content-type", "content-length", "last-modified", "location", "transfer-encoding",
+		"connection", "keep-alive", "etag", "content-range", "content-encoding", "*", "accept-ranges")
+	apache = dialect(whenAsked, "Keep-Alive", "timeout=5, max=100", "ETag",
+		"date", "server", "location", "last-modified", "etag", "accept-ranges", "allow", "*", "content-length",
+		"content-range", "keep-alive", "connection", "transfer-encoding", "content-type")
+	caddy = dialect(never, "keep-alive", "", "Etag",
+		"*", "date", "connection", "transfer-encoding")
+	lighttpd = dialect(never, "keep-alive", "", "ETag",
+		"content-type", "etag", "last-modified", "location", "allow", "*", "content-length", "accept-ranges",
+		"content-range", "connection", "transfer-encoding", "date", "server")
+	gunicorn = dialect(always, "keep-alive", "", "ETag",
+		"server", "date", "connection", "transfer-encoding", "content-type", "allow", "*", "content-length")
+	express = dialect(always, "keep-alive", "timeout=5", "ETag",
+		"x-powered-by", "server", "*", "accept-ranges", "cache-control", "last-modified", "etag", "content-type", "content-range",
+		"content-length", "location", "date", "connection", "keep-alive", "transfer-encoding")
+)
+
+// DialectOf chooses the dialect of the product a Server header names; nginx's
+// for a product that is none of the known ones.
+func DialectOf(serverHeader string) *Dialect {
+	product, _, _ := strings.Cut(serverHeader, "/")
+	product, _, _ = strings.Cut(product, " ")
+	switch {
+	case strings.EqualFold(product, "apache"):
+		return &apache
+	case strings.EqualFold(product, "caddy"):
+		return &caddy
+	case strings.EqualFold(product, "lighttpd"):
+		return &lighttpd
+	case strings.EqualFold(product, "gunicorn"):
+		return &gunicorn
+	case strings.EqualFold(product, "express"):
+		return &express
+	}
+	return &nginx
+}
+
+// Turn is what the request says about the connection its response goes over.
+type Turn struct {
+	Minor int  // of the request's HTTP/1 version
+	Asked bool // the request has a Connection: keep-alive
+	Close bool // the connection is closed after the response
+}
+
+// Arrange puts the fields of a response into the dialect's order and spelling,
+// and states what happens to the connection as the dialect does. It sorts
+// fields in place.
+func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
+	out := fields[:0]
+	upgrade := ""
+	for _, f := range fields {
+		switch {
+		case strings.EqualFold(f[0], "Connection"):
+			if hasToken(f[1], "upgrade") {
+				upgrade = f[1]
+			}
+			continue
+		case strings.EqualFold(f[0], "Keep-Alive"):
+			continue
+		}
+		f[0] = d.spell(f[0])
+		out = append(out, f)
+	}
+	switch {
+	case upgrade != "":
+		out = append(out, [2]string{"Connection", upgrade})
+	case t.Close:
+		out = append(out, [2]string{"Connection", "close"})
+	case t.Minor == 0, d.sayKeepAlive == always, d.sayKeepAlive == whenAsked && t.Asked:
+		out = append(out, [2]string{"Connection", d.keepAlive})
+		if d.params != "" {
+			out = append(out, [2]string{"Keep-Alive", d.params})
+		}
+	}
+	sort.SliceStable(out, func(i, k int) bool {
+		a, b := d.rank(out[i][0]), d.rank(out[k][0])
+		if a != b {
+			return a < b
+		}
+		return a == d.other && out[i][0] < out[k][0]
+	})
+	return out
+}
+
+func (d *Dialect) rank(name string) int {
+	if r, ok := d.order[strings.ToLower(name)]; ok {
+		return r
+	}
+	return d.other
+}
+
+// spell undoes what net/http's canonical form does to names that are written
+// otherwise in practice.
+func (d *Dialect) spell(name string) string {
+	switch name {
+	case "Etag":
+		return d.etag
+	case "Www-Authenticate":
+		return "WWW-Authenticate"
+	case "X-Xss-Protection":
+		return "X-XSS-Protection"
+	case "Content-Md5":
+		return "Content-MD5"
+	}
+	return name
+}

@@ -1,0 +1,306 @@
+package wire
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// Head is a request head as it was sent.
+type Head struct {
+	Method string
+	Target string // byte for byte
+	Proto  string
+	Minor  int         // HTTP/1.Minor
+	Fields [][2]string // order and case as sent, white space around values removed
+	Host   string      // value of the Host field
+	// Authority is the host of an absolute-form target, which counts instead of
+	// the Host field (RFC 9112 §3.2.2).
+	Authority string
+	Length    int64 // Content-Length; 0 without
+	Chunked   bool
+	Close     bool // the connection is to be closed after the answer
+	KeepAlive bool // the client asks for the opposite in words
+	drop      []span
+}
+
+type span struct{ from, to int }
+
+// EndOfHead gives the length of the head at the start of b, its empty line
+// included, or 0 if b does not hold all of it. Bytes before from are known to
+// hold no end. A line may end in a bare LF, as nginx and RFC 9112 §2.2 allow.
+func EndOfHead(b []byte, from int) int {
+	for i := max(0, from-2); i < len(b); {
+		k := bytes.IndexByte(b[i:], '\n')
+		if k < 0 {
+			return 0
+		}
+		i += k + 1
+		switch {
+		case i < len(b) && b[i] == '\n':
+			return i + 1
+		case i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n':
+			return i + 2
+		}
+	}
+	return 0
+}
+
+// LeadingBlank counts the line ends before the request line, which servers
+// ignore (RFC 9112 §2.2).
+func LeadingBlank(b []byte) int {
+	n := 0
+	for n < len(b) && (b[n] == '\r' || b[n] == '\n') {
+		n++
+	}
+	return n
+}
+
+// ParseHead reads a whole head as EndOfHead delimits it. With a refusal, the
+// head holds what could be read before it, or is nil when not even the request
+// line could.
+//
+// What passes here, net/http's parser takes too, with the same framing: a fuzz
+// test keeps it so. Everything two parsers could read differently is refused
+// (RFC 9112 §11.2).
+func ParseHead(b []byte) (*Head, *Refusal) {
+	line, next := cutLine(b, 0)
+	h, refusal := parseRequestLine(string(line))
+	if h == nil {
+		return nil, refusal
+	}
+	total := 0
+	for next < len(b) {
+		from := next
+		line, next = cutLine(b, from)
+		if len(line) == 0 {
+			break
+		}
+		total += len(line)
+		r := h.field(string(line), from, next)
+		if refusal == nil {
+			refusal = r
+		}
+		if len(line) > MaxLine && refusal == nil {
+			refusal = &Refusal{StatusHeaderTooLarge, "header field longer than " + strconv.Itoa(MaxLine) + " bytes"}
+		}
+	}
+	if refusal == nil && total > MaxBlock {
+		refusal = &Refusal{StatusHeaderTooLarge, "header longer than " + strconv.Itoa(MaxBlock) + " bytes"}
+	}
+	if refusal == nil {
+		refusal = h.check()
+	}
+	return h, refusal
+}
+
+// Hopeless refuses the beginning of a head that can become none, before its end
+// has come: such clients often do not go on.
+func Hopeless(b []byte) *Refusal {
+	if len(b) == 0 {
+		return nil
+	}
+	if !IsToken(string(b[:1])) {
+		_, r := parseRequestLine(string(b[:1]))
+		return r
+	}
+	if bytes.IndexByte(b[:min(len(b), MaxLine)], '\n') < 0 {
+		return nil
+	}
+	line, _ := cutLine(b, 0)
+	if h, r := parseRequestLine(string(line)); h == nil {
+		return r
+	}
+	return nil
+}
+
+// Path is the path part of the target, still escaped.
+func (h *Head) Path() string { p, _ := SplitTarget(h.Target); return p }
+
+// SplitTarget divides a request target into its path, still escaped, and its
+// query without the question mark. The authority of an absolute form is left
+// out, and its empty path is "/".
+func SplitTarget(target string) (path, query string) {
+	if i := strings.Index(target, "://"); i >= 0 && !strings.HasPrefix(target, "/") {
+		target = target[i+3:]
+		if k := strings.IndexAny(target, "/?"); k >= 0 {
+			target = target[k:]
+		} else {
+			target = ""
+		}
+		if !strings.HasPrefix(target, "/") {
+			target = "/" + target
+		}
+	}
+	path, query, _ = strings.Cut(target, "?")
+	return path, query
+}
+
+// Forward gives the bytes that net/http gets to parse: raw without the fields
+// that would make it answer by itself where the imitated servers do not look at
+// them.
+func (h *Head) Forward(raw []byte) []byte {
+	if len(h.drop) == 0 {
+		return raw
+	}
+	out := make([]byte, 0, len(raw))
+	at := 0
+	for _, s := range h.drop {
+		out = append(out, raw[at:s.from]...)
+		at = s.to
+	}
+	return append(out, raw[at:]...)
+}
+
+// cutLine gives the line at from without its end, and where the next begins.
+func cutLine(b []byte, from int) (line []byte, next int) {
+	k := bytes.IndexByte(b[from:], '\n')
+	if k < 0 {
+		return b[from:], len(b)
+	}
+	line = b[from : from+k]
+	if len(line) > 0 && line[len(line)-1] == '\r' {
+		line = line[:len(line)-1]
+	}
+	return line, from + k + 1
+}
+
+func parseRequestLine(line string) (*Head, *Refusal) {
+	method, rest, ok1 := strings.Cut(line, " ")
+	target, proto, ok2 := strings.Cut(rest, " ")
+	if len(line) > MaxLine {
+		if ok1 && IsToken(method) {
+			return &Head{Method: method, Target: target, Proto: proto}, &Refusal{414, "request line longer than " + strconv.Itoa(MaxLine) + " bytes"}
+		}
+		return nil, &Refusal{414, "request line longer than " + strconv.Itoa(MaxLine) + " bytes"}
+	}
+	if line != "" && line[0] == 0x16 {
+		return nil, &Refusal{400, "tls record on a plain http port"}
+	}
+	if !ok1 || !ok2 || target == "" || strings.Contains(proto, " ") {
+		return nil, &Refusal{400, "request line is not method, target and version with single spaces between"}
+	}
+	if !IsToken(method) {
+		return nil, &Refusal{400, "method is no token"}
+	}
+	if len(proto) != len("HTTP/1.1") || !strings.HasPrefix(proto, "HTTP/") || !digit(proto[5]) || proto[6] != '.' || !digit(proto[7]) {
+		return nil, &Refusal{400, "version is not HTTP/x.y"}
+	}
+	h := &Head{Method: method, Target: target, Proto: proto, Minor: int(proto[7] - '0')}
+	switch {
+	case proto[5] > '1':
+		return h, &Refusal{505, "version " + proto + " is not served"}
+	case proto[5] != '1':
+		return h, &Refusal{400, "version " + proto + " is not served"}
+	}
+	for i := 0; i < len(method); i++ {
+		if c := method[i]; (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return h, &Refusal{400, "method has other characters than capitals"} // as nginx
+		}
+	}
+	return h, h.checkTarget()
+}
+
+// checkTarget accepts origin form and absolute form. nginx answers 400 to the
+// other two, authority form (CONNECT) and "*".
+func (h *Head) checkTarget() *Refusal {
+	t := h.Target
+	for i := 0; i < len(t); i++ {
+		if t[i] <= ' ' || t[i] == 0x7f {
+			return &Refusal{400, "control character in the request target"}
+		}
+	}
+	if t[0] != '/' {
+		scheme, rest, ok := strings.Cut(t, "://")
+		if h.Method == "CONNECT" || !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+			return &Refusal{400, "request target is neither a path nor an http url"}
+		}
+		h.Authority = rest
+		if k := strings.IndexAny(rest, "/?"); k >= 0 {
+			h.Authority = rest[:k]
+		}
+		if strings.Contains(h.Authority, "#") || !plainAuthority(h.Authority) {
+			return &Refusal{400, "request target has no valid host"}
+		}
+	}
+	path := h.Path()
+	for i := 0; i < len(path); i++ {
+		if path[i] == '%' && (i+2 >= len(path) || !hex(path[i+1]) || !hex(path[i+2])) {
+			return &Refusal{400, "invalid escape in the path"}
+		}
+	}
+	return nil
+}
+
+// field takes one header line.
+func (h *Head) field(line string, from, to int) *Refusal {
+	if line[0] == ' ' || line[0] == '\t' {
+		return &Refusal{400, "folded header line"}
+	}
+	name, value, ok := strings.Cut(line, ":")
+	if !ok {
+		return &Refusal{400, "header line without a colon"}
+	}
+	value = strings.Trim(value, " \t")
+	h.Fields = append(h.Fields, [2]string{name, value})
+	if !IsToken(name) {
+		return &Refusal{400, "header field name is no token"}
+	}
+	for i := 0; i < len(value); i++ {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return &Refusal{400, "control character in the value of header field " + strconv.Quote(name)}
+		}
+	}
+	switch {
+	case h.Host == "" && strings.EqualFold(name, "Host"):
+		h.Host = value
+	case strings.EqualFold(name, "Expect") && !strings.EqualFold(value, "100-continue"), strings.EqualFold(name, "Trailer"):
+		h.drop = append(h.drop, span{from, to})
+	}
+	return nil
+}
+
+// check settles what the fields mean together: host, framing, connection.
+func (h *Head) check() *Refusal {
+	var hosts, lengths, codings int
+	for _, f := range h.Fields {
+		switch {
+		case strings.EqualFold(f[0], "Host"):
+			hosts++
+		case strings.EqualFold(f[0], "Content-Length"):
+			lengths++
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil || !digit(f[1][0]) {
+				return &Refusal{400, "content-length is no number"}
+			}
+			h.Length = n
+		case strings.EqualFold(f[0], "Transfer-Encoding"):
+			codings++
+			if !strings.EqualFold(f[1], "chunked") {
+				return &Refusal{501, "transfer-encoding other than chunked"}
+			}
+			h.Chunked = true
+		case strings.EqualFold(f[0], "Connection"):
+			h.Close = h.Close || hasToken(f[1], "close")
+			h.KeepAlive = h.KeepAlive || hasToken(f[1], "keep-alive")
+		}
+	}
+	h.Close = h.Close || h.Minor == 0 && !h.KeepAlive
+	switch {
+	case hosts > 1:
+		return &Refusal{400, "more than one host field"}
+	case hosts == 0 && h.Minor >= 1:
+		return &Refusal{400, "http/1.1 request without a host field"}
+	case hosts == 1 && !validHost(h.Host):
+		return &Refusal{400, "host field is no valid host"}
+	case lengths > 1:
+		return &Refusal{400, "more than one content-length field"}
+	case codings > 1:
+		return &Refusal{400, "more than one transfer-encoding field"}
+	case codings > 0 && lengths > 0:
+		return &Refusal{400, "both content-length and transfer-encoding"}
+	case codings > 0 && h.Minor == 0:
+		return &Refusal{400, "transfer-encoding in an http/1.0 request"}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// EnsureOptions says which simulator is wanted.
+type EnsureOptions struct {
+	Instance string
+	Image    ImageResult
+
+	// LinkSubnet finds addresses for the link network. It is asked only when that
+	// has to be created, and again if the engine does not take them. Nil leaves
+	// the choice to the engine.
+	LinkSubnet func(context.Context) (netip.Prefix, error)
+
+	// Timeout is how long the simulator may take to answer; 0 means a minute.
+	Timeout time.Duration
+
+	// Progress is told every decision. May be nil.
+	Progress func(Decision)
+}
+
+// Result is a simulator that answers.
+type Result struct {
+	Container string // name
+	ID        string
+	Link      string     // id of the link network it is on
+	Address   netip.Addr // there
+	Reused    bool       // it was there and running; this call neither created nor started it
+	Client    *api.Client
+}
+
+const (
+	defaultTimeout = time.Minute
+	// maxActions bounds how often one call acts. Every lost race costs one.
+	maxActions = 20
+	// maxRestarts is how many crashes after a start are taken for good.
+	maxRestarts = 3
+)
+
+// Ensure makes sure that the wanted simulator runs and answers (SPEC §6). Any
+// number of processes may call it at once, on any number of machines with one
+// engine: one creates it and the others reuse it.
+//
+// Its errors are *[BusyError] and *[ForeignError], which say that nothing was
+// touched, *[NotReadyError], and the engine's. The caller closes Result.Client.
+func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
+	if err := ValidateInstance(o.Instance); err != nil {
+		return nil, err
+	}
+	if o.Progress == nil {
+		o.Progress = func(Decision) {}
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	e := &ensurer{eng: eng, o: o, deadline: time.Now().Add(o.Timeout), want: Want{
+		Image: o.Image.Ref, ImageID: o.Image.ID, Hash: o.Image.Hash, Protocol: api.Protocol,
+	}}
+	pause := 25 * time.Millisecond
+	for actions := 0; ; {
+		s, err := observe(ctx, eng, o.Instance)
+		if err != nil {
+			return nil, err
+		}
+		d := Decide(e.want, s.Observed)
+		if d.Action != e.last.Action || d.Cause != e.last.Cause {
+			o.Progress(d)
+		}
+		e.last = d
+		if d.Action == Reuse {
+			return &Result{
+				Container: ContainerName(o.Instance), ID: s.ID, Link: s.linkID, Address: s.link,
+				Reused: !e.acted, Client: s.client,
+			}, nil
+		}
+		err = e.act(ctx, d, s)
+		s.close()
+		if err != nil && !errors.Is(err, errLost) {
+			return nil, err
+		}
+		if d.Action != Wait {
+			pause = 25 * time.Millisecond
+			if actions++; actions > maxActions {
+				return nil, fmt.Errorf("simulator %q does not come to rest (last: %s); other processes seem to want another image: run them with `--instance NAME`",
+					ContainerName(o.Instance), d)
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err := e.wait(ctx, s, pause); err != nil {
+			return nil, err
+		}
+		pause = min(2*pause, 400*time.Millisecond)
+	}
+}
+
+type ensurer struct {
+	eng      Engine
+	o        EnsureOptions
+	want     Want
+	deadline time.Time
+	last     Decision
+	acted    bool   // this call created or started it
+	seen     string // the container waited for
+	base     int    // restarts the engine had counted when this call first waited for it
+}
+
+// act does what was decided. errLost means that another process was faster.
+func (e *ensurer) act(ctx context.Context, d Decision, s *snapshot) error {
+	name := ContainerName(e.o.Instance)
+	switch d.Action {
+	case Create:
+		link, err := ensureLink(ctx, e.eng, e.o.Instance, e.o.LinkSubnet, linkPatience)
+		if err != nil {
+			return err
+		}
+		if err := create(ctx, e.eng, e.o.Instance, e.want, link); err != nil {
+			return err
+		}
+		e.acted = true
+	case Start:
+		if err := start(ctx, e.eng, s); err != nil {
+			return err
+		}
+		e.acted = true
+	case Replace:
+		return e.replace(ctx, s)
+	case Refuse:
+		if s.Foreign {
+			return &ForeignError{Kind: "container", Name: name, Instance: e.o.Instance}
+		}
+		return &BusyError{Instance: e.o.Instance, Attached: d.Attached, Have: s.Image, Want: e.want.Image, Cause: d.Cause}
+	}
+	return nil
+}
+
+// start starts a simulator that is there.
+func start(ctx context.Context, eng Engine, s *snapshot) error {
+	if s.State == "paused" {
+		if err := eng.ContainerUnpause(ctx, s.ID); err != nil {
+			return fmt.Errorf("unpause simulator %q: %w", ContainerName(s.Instance), err)
+		}
+		return nil
+	}
+	err := eng.ContainerStart(ctx, s.ID, container.StartOptions{})
+	switch {
+	case err == nil:
+		return nil
+	case cerrdefs.IsConflict(err), cerrdefs.IsNotFound(err) && gone(ctx, eng, s.ID):
+		return errLost
+	}
+	// A pruned link network cannot come back under the id the container knows, but
+	// the container can: all that matters is on the volume.
+	if link, e := findLink(ctx, eng, s.Instance); e == nil && (link == "" || link != s.linkID) && len(s.Networks) == 0 {
+		if e := removeContainer(ctx, eng, s, false); e == nil {
+			return errLost
+		}
+	}
+	return fmt.Errorf("start simulator %q: %w", ContainerName(s.Instance), err)
+}
+
+// replace removes a simulator nobody needs; creating the wanted one is the next
+// decision. It removes by id, so that it never hits a successor.
+func (e *ensurer) replace(ctx context.Context, s *snapshot) error {
+	if s.Answering {
+		err := s.client.Retire(ctx)
+		var refused *api.Error
+		if errors.As(err, &refused) && refused.Code == api.CodeBusy {
+			return &BusyError{Instance: e.o.Instance, Attached: refused.Holders, Have: s.Image, Want: e.want.Image, Cause: e.last.Cause}
+		}
+		if errors.As(err, &refused) && refused.Code != api.CodeRetired {
+			return fmt.Errorf("retire simulator %q: %w", ContainerName(e.o.Instance), err)
+		}
+		if err != nil && refused == nil {
+			return errLost // it went away; looking again shows why
+		}
+	}
+	return removeContainer(ctx, e.eng, s, s.State == "running" || s.State == "restarting" || s.State == "dead")
+}
+
+// removeContainer stops and removes it. Without force, one that was started in the
+// meantime stays, and that is errLost.
+func removeContainer(ctx context.Context, eng Engine, s *snapshot, force bool) error {
+	if force && s.Answering {
+		grace := 10 // seconds
+		err := eng.ContainerStop(ctx, s.ID, container.StopOptions{Timeout: &grace})
+		if err != nil && !cerrdefs.IsNotFound(err) && ctx.Err() != nil {
+			return fmt.Errorf("stop simulator %q: %w", ContainerName(s.Instance), err)
+		}
+	}
+	err := eng.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: force})
+	switch {
+	case err == nil, cerrdefs.IsNotFound(err):
+		return nil
+	case cerrdefs.IsConflict(err): // being removed, or started
+		return errLost
+	}
+	return fmt.Errorf("remove simulator %q: %w", ContainerName(s.Instance), err)
+}
+
+// wait lets time pass before the next look, unless it has run out.
+func (e *ensurer) wait(ctx context.Context, s *snapshot, d time.Duration) error {
+	if e.seen != s.ID {
+		e.seen, e.base = s.ID, s.Restarts
+	}
+	late := time.Now().After(e.deadline)
+	if crashing := s.State == "restarting" && s.Restarts-e.base >= maxRestarts; late || crashing {
+		err := s.problem
+		if err == nil {
+			err = errors.New(e.last.Cause)
+		}
+		if crashing {
+			err = fmt.Errorf("it crashed %d times since it was started", s.Restarts-e.base)
+		}
+		return &NotReadyError{Container: ContainerName(e.o.Instance), State: s.State, Logs: lastLogs(ctx, e.eng, s.ID), Err: err}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,152 @@
+package simulator
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	dockerbuild "github.com/docker/docker/api/types/build"
+
+	"github.com/linuxarena/ctis/imagehash"
+)
+
+// buildImage makes the image of o.Source. With a Go toolchain here it compiles the
+// server and puts it onto an empty image, for which no registry is needed;
+// otherwise the Dockerfile does all of it.
+func buildImage(ctx context.Context, eng ImageEngine, o ImageOptions) error {
+	if o.Source == nil || o.Source.Hash != o.Choice.Hash {
+		return fmt.Errorf("image %q cannot be built: its source is not at hand", o.Choice.Ref)
+	}
+	final, ok := o.Source.FinalStage()
+	if !ok || !hasServer(o.Source) {
+		o.Progress("building by the Dockerfile alone: it is not the one ctis comes with")
+		return buildDockerfile(ctx, eng, o)
+	}
+	if why := unsuitable(ctx, o); why != "" {
+		o.Progress("building by the Dockerfile's own Go stage: " + why)
+		return buildDockerfile(ctx, eng, o)
+	}
+	return buildHere(ctx, eng, o, final)
+}
+
+// buildDockerfile hands the inputs, and nothing else, to the engine's builder.
+func buildDockerfile(ctx context.Context, eng ImageEngine, o ImageOptions) error {
+	return stream(ctx, eng, o, o.Source.Dockerfile.Path, o.Source.WriteTar)
+}
+
+// buildHere compiles the server on this machine and hands the engine the
+// Dockerfile's last stage with the result.
+func buildHere(ctx context.Context, eng ImageEngine, o ImageOptions, final []byte) (err error) {
+	arch, err := engineArch(ctx, eng)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "ctis-build-")
+	if err != nil {
+		return fmt.Errorf("make a directory to build in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := compile(ctx, o, dir, arch)
+	if err != nil {
+		return err
+	}
+	return stream(ctx, eng, o, "Dockerfile", func(w io.Writer) error { return writeOut(w, final, binary) })
+}
+
+// engineArch asks the engine for its architecture in Go's words.
+func engineArch(ctx context.Context, eng ImageEngine) (string, error) {
+	v, err := eng.ServerVersion(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask the engine for its architecture: %w", err)
+	}
+	if v.Os != "linux" {
+		return "", fmt.Errorf("the engine runs %s containers; ctis needs one that runs linux containers", v.Os)
+	}
+	return v.Arch, nil
+}
+
+// stream runs the engine's classic builder: it is on every engine, while BuildKit
+// needs a client-side plugin (SPEC §15). The tar is made as it is sent, so a source
+// that changes meanwhile breaks it off and no image comes of it.
+func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile string, write func(io.Writer) error) error {
+	args := map[string]*string{}
+	for _, a := range o.Source.Args {
+		args[a.Name] = &a.Value
+	}
+	r, w := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := write(w)
+		w.CloseWithError(err)
+		written <- err
+	}()
+	resp, err := eng.ImageBuild(ctx, r, dockerbuild.ImageBuildOptions{
+		Version:     dockerbuild.BuilderV1,
+		Tags:        []string{o.Choice.Ref},
+		Dockerfile:  dockerfile,
+		BuildArgs:   args,
+		Labels:      map[string]string{LabelHash: o.Source.Hash},
+		NoCache:     o.NoCache,
+		Remove:      true,
+		ForceRemove: true,
+	})
+	var lines []string
+	if err == nil {
+		lines, err = follow(resp.Body, o.Progress)
+		resp.Body.Close()
+	}
+	r.CloseWithError(io.ErrClosedPipe) // frees the writer if the engine did not read to the end
+	sent := <-written
+	var changed *imagehash.ChangedInputError
+	switch {
+	case errors.As(sent, &changed):
+		return changed
+	case err != nil:
+		return &ImageError{Op: "build", Ref: o.Choice.Ref, Lines: lines, Err: err}
+	case sent != nil && !errors.Is(sent, io.ErrClosedPipe):
+		return fmt.Errorf("send the build context of image %q: %w", o.Choice.Ref, sent)
+	}
+	return nil
+}
+
+// writeOut writes the build context of the last stage: the tree the Dockerfile's
+// first stage leaves under /out, with the same owners and modes.
+func writeOut(w io.Writer, dockerfile []byte, binary string) error {
+	tw := tar.NewWriter(w)
+	put := func(h tar.Header, content io.Reader) error {
+		h.ModTime, h.Uid, h.Gid = time.Unix(0, 0), serverUser, serverUser
+		if err := tw.WriteHeader(&h); err != nil || content == nil {
+			return err
+		}
+		_, err := io.Copy(tw, content)
+		return err
+	}
+	text := tar.Header{Name: "Dockerfile", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(dockerfile))}
+	if err := put(text, bytes.NewReader(dockerfile)); err != nil {
+		return err
+	}
+	for _, dir := range []string{"out/", "out/run/", "out" + runtimeDir + "/", "out/var/", "out/var/lib/", "out" + stateDir + "/"} {
+		if err := put(tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}, nil); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(binary)
+	if err != nil {
+		return fmt.Errorf("read the compiled server: %w", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read the compiled server: %w", err)
+	}
+	exe := tar.Header{Name: "out" + serverBinary, Typeflag: tar.TypeReg, Mode: 0o755, Size: fi.Size()}
+	if err := put(exe, f); err != nil {
+		return err
+	}
+	return tw.Close()
+}

@@ -1,0 +1,145 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
+)
+
+// configVersion is the version of the settings below. A simulator created with
+// another is replaced like one with another image; a test fails when the settings
+// change and this does not.
+const configVersion = "1"
+
+// noFile is the limit of open files asked for. Every connection is one; hosts that
+// forbid it get the engine's default (SPEC §15).
+const noFile = 65536
+
+// containerConfig is how the simulator is created (SPEC §6): it faces agents that
+// are root in their containers, so it has nothing it does not need.
+func containerConfig(instance string, want Want, linkID string) (*container.Config, *container.HostConfig) {
+	config := &container.Config{
+		Image: want.Image,
+		User:  fmt.Sprintf("%d:%d", serverUser, serverUser), // whatever the image says
+		Labels: map[string]string{
+			LabelInstance: instance,
+			LabelRole:     RoleSimulator,
+			LabelHash:     want.Hash, // an image of the user's may have inherited one
+			LabelProtocol: strconv.Itoa(want.Protocol),
+			LabelImage:    want.Image,
+			LabelConfig:   configVersion,
+		},
+	}
+	pids, noInit := int64(1024), false
+	host := &container.HostConfig{
+		NetworkMode:    container.NetworkMode(linkID),
+		ReadonlyRootfs: true,
+		CapDrop:        []string{"ALL"},
+		SecurityOpt:    []string{"no-new-privileges"},
+		Init:           &noInit,
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyUnlessStopped},
+		LogConfig:      container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "10m", "max-file": "3"}},
+		Mounts:         []mount.Mount{{Type: mount.TypeVolume, Source: VolumeName(instance), Target: stateDir}},
+		Tmpfs: map[string]string{
+			runtimeDir: fmt.Sprintf("rw,noexec,nosuid,nodev,size=1m,mode=0700,uid=%d,gid=%d", serverUser, serverUser),
+		},
+		Sysctls: map[string]string{
+			// 80 and 443 without a capability.
+			"net.ipv4.ip_unprivileged_port_start": "0",
+			// No way from one trajectory's network into another through here, and
+			// no packet that came in on the wrong one.
+			"net.ipv4.ip_forward":             "0",
+			"net.ipv4.conf.all.rp_filter":     "1",
+			"net.ipv4.conf.default.rp_filter": "1",
+			// An address is answered for on its own network only.
+			"net.ipv4.conf.all.arp_ignore":   "1",
+			"net.ipv4.conf.all.arp_announce": "2",
+		},
+		Resources: container.Resources{
+			PidsLimit: &pids,
+			Ulimits:   []*container.Ulimit{{Name: "nofile", Soft: noFile, Hard: noFile}},
+		},
+	}
+	return config, host
+}
+
+// errLost says that another process did what was attempted here; looking again
+// shows what there is now.
+var errLost = errors.New("another process was faster")
+
+// create makes and starts the simulator. What it made and could not start is
+// removed again.
+func create(ctx context.Context, eng Engine, instance string, want Want, link string) error {
+	if err := ensureVolume(ctx, eng, instance); err != nil {
+		return err
+	}
+	config, host := containerConfig(instance, want, link)
+	err := createAndStart(ctx, eng, instance, config, host)
+	if err == nil || errors.Is(err, errLost) || ctx.Err() != nil {
+		return err
+	}
+	// The engine's words for a refused limit differ by runtime, so whatever the
+	// reason, the second attempt tells whether it was that.
+	host.Ulimits = nil
+	switch again := createAndStart(ctx, eng, instance, config, host); {
+	case again == nil || errors.Is(again, errLost):
+		return again
+	}
+	return err
+}
+
+func createAndStart(ctx context.Context, eng Engine, instance string, config *container.Config, host *container.HostConfig) error {
+	name := ContainerName(instance)
+	made, err := eng.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+	if cerrdefs.IsConflict(err) {
+		return errLost // the name is what decides
+	}
+	if err != nil {
+		return fmt.Errorf("create simulator %q: %w", name, err)
+	}
+	err = eng.ContainerStart(ctx, made.ID, container.StartOptions{})
+	if err == nil {
+		return nil
+	}
+	if cerrdefs.IsConflict(err) || cerrdefs.IsNotFound(err) && gone(ctx, eng, made.ID) {
+		return errLost // taken for the leftover of a process that died
+	}
+	err = fmt.Errorf("start simulator %q: %w", name, err)
+	ctx, cancel := cleanup(ctx)
+	defer cancel()
+	if e := eng.ContainerRemove(ctx, made.ID, container.RemoveOptions{}); e != nil && !cerrdefs.IsNotFound(e) {
+		err = errors.Join(err, fmt.Errorf("remove it again: %w", e))
+	}
+	return err
+}
+
+// gone tells a container that is no longer there from a start that missed
+// something else, such as its image.
+func gone(ctx context.Context, eng Engine, id string) bool {
+	_, err := eng.ContainerInspect(ctx, id)
+	return cerrdefs.IsNotFound(err)
+}
+
+// ensureVolume makes the state volume. It outlives every container.
+func ensureVolume(ctx context.Context, eng Engine, instance string) error {
+	name := VolumeName(instance)
+	v, err := eng.VolumeCreate(ctx, volume.CreateOptions{
+		Name:   name,
+		Labels: map[string]string{LabelInstance: instance, LabelRole: RoleState},
+	})
+	if err != nil {
+		return fmt.Errorf("create volume %q: %w", name, err)
+	}
+	// The engine returns a volume that is there already as it is.
+	if v.Labels[LabelInstance] != instance {
+		return &ForeignError{Kind: "volume", Name: name, Instance: instance}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package simulator
+
+import (
+	"fmt"
+	"strings"
+)
+
+// BusyError says that the simulator is not the wanted one and cannot be replaced,
+// because trajectories depend on it. Nothing was touched.
+type BusyError struct {
+	Instance string
+	Attached []string // trajectories, or networks where the simulator cannot say
+	Have     string   // image the simulator runs
+	Want     string   // image asked for; empty when it was to be removed
+	Cause    string
+}
+
+func (e *BusyError) Error() string {
+	what := "trajectories are"
+	if len(e.Attached) == 1 {
+		what = "trajectory is"
+	}
+	s := fmt.Sprintf("simulator %q is busy: %d %s attached (%s)",
+		ContainerName(e.Instance), len(e.Attached), what, strings.Join(e.Attached, ", "))
+	if e.Cause != "" {
+		s += " and " + e.Cause
+	}
+	return s
+}
+
+// Hint says how to get on.
+func (e *BusyError) Hint() string {
+	return fmt.Sprintf("end them with `ctis down %s`, or use another instance with `--instance NAME`", strings.Join(e.Attached, " "))
+}
+
+// ForeignError says that a name of ctis is taken by something that is not its own.
+type ForeignError struct {
+	Kind     string // container, volume or network
+	Name     string
+	Instance string
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%s %q exists and has no label %s=%s, so it is not ctis's own", e.Kind, e.Name, LabelInstance, e.Instance)
+}
+
+// Hint says how to get on.
+func (e *ForeignError) Hint() string {
+	return fmt.Sprintf("remove or rename that %s, or use another instance with `--instance NAME`", e.Kind)
+}
+
+// NotReadyError says that the simulator did not come to answer.
+type NotReadyError struct {
+	Container string
+	State     string   // as the engine calls it
+	Logs      []string // the container's last lines
+	Err       error    // what was last in the way
+}
+
+func (e *NotReadyError) Error() string {
+	s := fmt.Sprintf("simulator %q does not answer (it is %s)", e.Container, e.State)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if len(e.Logs) > 0 {
+		s += "; its last log lines:\n  " + strings.Join(e.Logs, "\n  ")
+	}
+	return s
+}
+
+func (e *NotReadyError) Unwrap() error { return e.Err }
+
+// Hint says how to get on.
+func (e *NotReadyError) Hint() string {
+	return fmt.Sprintf("see all of it with `docker logs %s`", e.Container)
+}
+
+// AbsentError says that there is no running simulator to talk to.
+type AbsentError struct {
+	Container string
+	State     string // "" if there is no container
+}
+
+func (e *AbsentError) Error() string {
+	if e.State == "" {
+		return fmt.Sprintf("there is no simulator %q", e.Container)
+	}
+	return fmt.Sprintf("simulator %q is not running but %s", e.Container, e.State)
+}
+
+// Hint says how to get on.
+func (e *AbsentError) Hint() string { return "`ctis up` starts it" }
+
+// ImageError says that an image could not be built or pulled.
+type ImageError struct {
+	Op    string // "build" or "pull"
+	Ref   string
+	Lines []string // the last the builder or engine said
+	Err   error
+}
+
+func (e *ImageError) Error() string {
+	s := fmt.Sprintf("%s of image %q failed: %v", e.Op, e.Ref, e.Err)
+	if len(e.Lines) > 0 {
+		s += "; its last lines:\n  " + strings.Join(e.Lines, "\n  ")
+	}
+	return s
+}
+
+func (e *ImageError) Unwrap() error { return e.Err }
+
+// Hint says how to get on.
+func (e *ImageError) Hint() string {
+	if e.Op == "pull" {
+		return fmt.Sprintf("check the name, or get it with `docker pull %s` if it needs credentials", e.Ref)
+	}
+	return "correct the source, or name a built image with `--image REF`"
+}

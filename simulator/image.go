@@ -1,0 +1,132 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/image"
+
+	"github.com/linuxarena/ctis/imagehash"
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// ImageOptions says which image is wanted and how it may be made.
+type ImageOptions struct {
+	Choice  imagehash.Choice
+	Source  *imagehash.Sum // what to build from; nil unless the choice may be built
+	NoCache bool           // build although the image exists, and from nothing
+
+	// Go is the path of the go command; empty means that there is none. Environ
+	// is the environment it gets, less what would make its result differ.
+	Go      string
+	Environ []string
+
+	// Progress is told, line by line, what the builder or the engine says. May be nil.
+	Progress func(line string)
+}
+
+// ImageResult is the image that is there now.
+type ImageResult struct {
+	Ref      string
+	ID       string
+	Hash     string // of the source; "" for an image named by the user
+	Protocol int    // of its administrative interface; 0 if it does not say
+	Built    bool   // by this call
+	Pulled   bool   // by this call
+	Source   *imagehash.Sum
+}
+
+// EnsureImage makes sure that the chosen image exists. If it does, it is one
+// question to the engine; otherwise the image is built or pulled, as the choice
+// says. Processes that build one tag at once all succeed: they have the same
+// source, so whichever ends last leaves an equal image.
+//
+// Its errors are *[ImageError], *[imagehash.ChangedInputError] and the engine's.
+func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageResult, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	ref := o.Choice.Ref
+	found, err := eng.ImageInspect(ctx, ref)
+	missing := cerrdefs.IsNotFound(err)
+	if err != nil && !missing {
+		return nil, fmt.Errorf("look for image %q: %w", ref, err)
+	}
+	res := &ImageResult{Ref: ref, Hash: o.Choice.Hash, Source: o.Source}
+	switch o.Choice.Policy {
+	case imagehash.Build:
+		if !missing && !o.NoCache {
+			break
+		}
+		if err := buildImage(ctx, eng, o); err != nil {
+			return nil, err
+		}
+		res.Built = true
+	case imagehash.PullMissing:
+		if !missing {
+			break
+		}
+		if err := pull(ctx, eng, ref, o.Progress); err != nil {
+			return nil, err
+		}
+		res.Pulled = true
+	case imagehash.PullAlways:
+		err := pull(ctx, eng, ref, o.Progress)
+		switch {
+		case err == nil:
+			res.Pulled = true
+		case missing || ctx.Err() != nil:
+			return nil, err
+		default:
+			// An engine without a way out still has what it pulled before.
+			o.Progress(fmt.Sprintf("using %s as it is here: %v", ref, errors.Unwrap(err)))
+		}
+	default:
+		return nil, fmt.Errorf("image %q: %q is no way to get it", ref, o.Choice.Policy)
+	}
+	if res.Built || res.Pulled {
+		if found, err = eng.ImageInspect(ctx, ref); err != nil {
+			return nil, fmt.Errorf("look at image %q that was just made: %w", ref, err)
+		}
+	}
+	res.ID = found.ID
+	if found.Config != nil {
+		if res.Protocol, err = protocolOf(found.Config.Labels); err != nil {
+			return nil, fmt.Errorf("image %q: %w", ref, err)
+		}
+	}
+	if res.Protocol != 0 && res.Protocol != api.Protocol {
+		return nil, fmt.Errorf("image %q speaks version %d of the administrative interface and this ctis version %d; use an image and a ctis of one release",
+			ref, res.Protocol, api.Protocol)
+	}
+	return res, nil
+}
+
+// protocolOf reads the protocol's label; without one it is 0.
+func protocolOf(labels map[string]string) (int, error) {
+	v := labels[LabelProtocol]
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("label %s=%q is no version", LabelProtocol, v)
+	}
+	return n, nil
+}
+
+func pull(ctx context.Context, eng ImageEngine, ref string, progress func(string)) error {
+	body, err := eng.ImagePull(ctx, ref, image.PullOptions{})
+	if err != nil {
+		return &ImageError{Op: "pull", Ref: ref, Err: err}
+	}
+	defer body.Close()
+	lines, err := follow(body, progress)
+	if err != nil {
+		return &ImageError{Op: "pull", Ref: ref, Lines: lines, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,434 @@
+package simulator
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+
+	"github.com/linuxarena/ctis/imagehash"
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// fakeImages is an engine's image store.
+type fakeImages struct {
+	images  map[string]map[string]string // labels by reference
+	asked   []string
+	context map[string]tarEntry // of the last build
+	options build.ImageBuildOptions
+	stream  []string // what a build or pull says, as JSON; a good end if empty
+	pullErr error
+}
+
+type tarEntry struct {
+	tar.Header
+	data []byte
+}
+
+func (f *fakeImages) ImageInspect(_ context.Context, ref string, _ ...client.ImageInspectOption) (image.InspectResponse, error) {
+	f.asked = append(f.asked, "inspect "+ref)
+	labels, ok := f.images[ref]
+	if !ok {
+		return image.InspectResponse{}, fmt.Errorf("no such image %q: %w", ref, cerrdefs.ErrNotFound)
+	}
+	r := image.InspectResponse{ID: "sha256:" + ref, Config: &dockerspec.DockerOCIImageConfig{}}
+	r.Config.Labels = labels
+	return r, nil
+}
+
+func (f *fakeImages) ImageBuild(_ context.Context, r io.Reader, o build.ImageBuildOptions) (build.ImageBuildResponse, error) {
+	f.asked = append(f.asked, "build "+strings.Join(o.Tags, " "))
+	f.options, f.context = o, map[string]tarEntry{}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return build.ImageBuildResponse{}, fmt.Errorf("read context: %w", err)
+		}
+		data, err := io.ReadAll(tr)
+		if err != nil {
+			return build.ImageBuildResponse{}, fmt.Errorf("read context: %w", err)
+		}
+		f.context[h.Name] = tarEntry{*h, data}
+	}
+	if len(f.stream) == 0 {
+		for _, t := range o.Tags {
+			f.images[t] = o.Labels
+		}
+	}
+	return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(strings.Join(f.stream, "\n")))}, nil
+}
+
+func (f *fakeImages) ImagePull(_ context.Context, ref string, _ image.PullOptions) (io.ReadCloser, error) {
+	f.asked = append(f.asked, "pull "+ref)
+	if f.pullErr != nil {
+		return nil, f.pullErr
+	}
+	if len(f.stream) == 0 {
+		f.images[ref] = nil
+	}
+	return io.NopCloser(strings.NewReader(strings.Join(f.stream, "\n"))), nil
+}
+
+func (f *fakeImages) ServerVersion(context.Context) (types.Version, error) {
+	return types.Version{Os: "linux", Arch: runtime.GOARCH}, nil
+}
+
+const ownDockerfile = `FROM golang:1.26 AS build
+COPY server/ server/
+RUN go build -o /out/ctis-server ./server/cmd/ctis-server
+FROM scratch
+COPY --from=build --chown=65532:65532 /out/ /
+USER 65532:65532
+ENTRYPOINT ["/ctis-server"]
+`
+
+func ownContext() fstest.MapFS {
+	return fstest.MapFS{
+		"templates/image/Dockerfile":       {Data: []byte(ownDockerfile)},
+		"server/cmd/ctis-server/main.go":   {Data: []byte("package main\n\nimport \"github.com/linuxarena/ctis/server/words\"\n\nfunc main() { println(words.Hello) }\n")},
+		"server/words/words.go":            {Data: []byte("package words\n\nimport _ \"embed\"\n\n//go:embed hello.txt\nvar Hello string\n")},
+		"server/words/hello.txt":           {Data: []byte("hello")},
+		"server/words/link.txt":            {Data: []byte("hello.txt"), Mode: fs.ModeSymlink},
+		"compose/not_part_of_the_image.go": {Data: []byte("package broken")},
+	}
+}
+
+func source(t *testing.T, fsys fs.FS, dockerfile string, args map[string]string) *imagehash.Sum {
+	t.Helper()
+	in, err := imagehash.Read(fsys, dockerfile, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := in.Sum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func fromSource(s *imagehash.Sum) ImageOptions {
+	return ImageOptions{Choice: imagehash.Resolve("", "", false, s.Hash), Source: s}
+}
+
+func goCommand(t *testing.T) string {
+	t.Helper()
+	p, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal("the tests need the go command they are run by: ", err)
+	}
+	return p
+}
+
+func TestImageThatExistsIsReusedAfterOneQuestion(t *testing.T) {
+	s := source(t, ownContext(), "templates/image/Dockerfile", nil)
+	o := fromSource(s)
+	f := &fakeImages{images: map[string]map[string]string{o.Choice.Ref: {LabelProtocol: "1"}}}
+	r, err := EnsureImage(context.Background(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"inspect " + o.Choice.Ref}; !slices.Equal(f.asked, want) {
+		t.Errorf("engine was asked %q, want %q", f.asked, want)
+	}
+	if r.Built || r.Pulled || r.Hash != s.Hash || r.ID != "sha256:"+o.Choice.Ref || r.Protocol != 1 {
+		t.Errorf("result = %+v", r)
+	}
+}
+
+func TestImageIsCompiledHereOntoAnEmptyOne(t *testing.T) {
+	s := source(t, ownContext(), "templates/image/Dockerfile", nil)
+	o := fromSource(s)
+	o.Go = goCommand(t)
+	// Settings that would break the build or its result.
+	o.Environ = append(os.Environ(), "GOFLAGS=-mod=vendor", "GOOS=plan9", "GOARCH=mips", "CGO_ENABLED=1", "GO111MODULE=off", "GOPROXY=http://192.0.2.1", "GOWORK=/nowhere")
+	var first []byte
+	for range 2 {
+		f := &fakeImages{images: map[string]map[string]string{}}
+		r, err := EnsureImage(context.Background(), f, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" {
+			t.Errorf("result %+v with options %+v", r, f.options)
+		}
+		wantText := "FROM scratch\nCOPY --chown=65532:65532 out/ /\nUSER 65532:65532\nENTRYPOINT [\"/ctis-server\"]\n"
+		if got := string(f.context["Dockerfile"].data); got != wantText {
+			t.Errorf("Dockerfile = %q", got)
+		}
+		var names []string
+		for name, e := range f.context {
+			names = append(names, fmt.Sprintf("%s %o %d", name, e.Mode, e.Uid))
+			if !e.ModTime.Equal(f.context["out/"].ModTime) || e.Uname != "" {
+				t.Errorf("%s carries a time or owner's name: %+v", name, e.Header)
+			}
+		}
+		slices.Sort(names)
+		want := []string{"Dockerfile 644 65532", "out/ 755 65532", "out/ctis-server 755 65532", "out/run/ 755 65532", "out/run/ctis/ 755 65532", "out/var/ 755 65532", "out/var/lib/ 755 65532", "out/var/lib/ctis/ 755 65532"}
+		if !slices.Equal(names, want) {
+			t.Errorf("context = %q\n   want %q", names, want)
+		}
+		binary := f.context["out/ctis-server"].data
+		if !bytes.HasPrefix(binary, []byte("\x7fELF")) {
+			t.Error("the server is no ELF binary")
+		}
+		if first == nil {
+			first = binary
+		} else if !bytes.Equal(first, binary) {
+			t.Error("two builds of one source differ")
+		}
+	}
+	exe := filepath.Join(t.TempDir(), "ctis-server")
+	if err := os.WriteFile(exe, first, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(exe).CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "hello" {
+		t.Errorf("the server says %q, %v", out, err)
+	}
+}
+
+func TestWithoutAToolchainTheDockerfileBuildsFromItsInputsAlone(t *testing.T) {
+	tests := map[string]func(*ImageOptions){
+		"none":              func(*ImageOptions) {},
+		"that does not run": func(o *ImageOptions) { o.Go = "/bin/false" },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := source(t, ownContext(), "templates/image/Dockerfile", nil)
+			o := fromSource(s)
+			change(&o)
+			f := &fakeImages{images: map[string]map[string]string{}}
+			if _, err := EnsureImage(context.Background(), f, o); err != nil {
+				t.Fatal(err)
+			}
+			if f.options.Dockerfile != "templates/image/Dockerfile" || f.options.Labels[LabelHash] != s.Hash {
+				t.Errorf("options = %+v", f.options)
+			}
+			if string(f.context["templates/image/Dockerfile"].data) != ownDockerfile {
+				t.Error("the Dockerfile is not the context's")
+			}
+			if _, ok := f.context["compose/not_part_of_the_image.go"]; ok {
+				t.Error("the context has what is no input")
+			}
+		})
+	}
+}
+
+func TestAnyOtherDockerfileIsBuiltAsItIs(t *testing.T) {
+	fsys := fstest.MapFS{"Dockerfile": {Data: []byte("FROM alpine\nARG V=1\nCOPY a /a\n")}, "a": {Data: []byte("a")}}
+	s := source(t, fsys, "Dockerfile", map[string]string{"V": "2", "UNUSED": "3"})
+	o := fromSource(s)
+	o.Go = goCommand(t)
+	f := &fakeImages{images: map[string]map[string]string{}}
+	if _, err := EnsureImage(context.Background(), f, o); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.options.BuildArgs) != 1 || *f.options.BuildArgs["V"] != "2" || string(f.context["a"].data) != "a" {
+		t.Errorf("options %+v, context %v", f.options, f.context)
+	}
+}
+
+func TestNoCacheBuildsWhatExists(t *testing.T) {
+	s := source(t, ownContext(), "templates/image/Dockerfile", nil)
+	o := fromSource(s)
+	o.NoCache = true
+	f := &fakeImages{images: map[string]map[string]string{o.Choice.Ref: nil}}
+	r, err := EnsureImage(context.Background(), f, o)
+	if err != nil || !r.Built || !f.options.NoCache {
+		t.Errorf("result = %+v, %v, options %+v", r, err, f.options)
+	}
+}
+
+func TestFailedBuildSaysTheLastLines(t *testing.T) {
+	s := source(t, ownContext(), "templates/image/Dockerfile", nil)
+	var stream []string
+	for i := range 50 {
+		b, _ := json.Marshal(map[string]string{"stream": fmt.Sprintf("line %d\n", i)})
+		stream = append(stream, string(b))
+	}
+	stream = append(stream, `{"errorDetail":{"message":"RUN returned 1"},"error":"RUN returned 1"}`)
+	f := &fakeImages{images: map[string]map[string]string{}, stream: stream}
+	_, err := EnsureImage(context.Background(), f, fromSource(s))
+	var ie *ImageError
+	if !errors.As(err, &ie) {
+		t.Fatalf("error = %v (%T), want an *ImageError", err, err)
+	}
+	if ie.Op != "build" || len(ie.Lines) != tailLines || ie.Lines[tailLines-1] != "line 49" || !strings.Contains(err.Error(), "RUN returned 1; its last lines:\n  line 30\n") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestSourceThatDoesNotCompileSaysTheCompilersLines(t *testing.T) {
+	fsys := ownContext()
+	fsys["server/cmd/ctis-server/main.go"].Data = []byte("package main\n\nfunc main() { undefined() }\n")
+	o := fromSource(source(t, fsys, "templates/image/Dockerfile", nil))
+	o.Go, o.Environ = goCommand(t), os.Environ()
+	f := &fakeImages{images: map[string]map[string]string{}}
+	_, err := EnsureImage(context.Background(), f, o)
+	var ie *ImageError
+	if !errors.As(err, &ie) || !strings.Contains(err.Error(), "main.go:3:15: undefined: undefined") {
+		t.Errorf("error = %v, want the compiler's", err)
+	}
+	if slices.ContainsFunc(f.asked, func(s string) bool { return strings.HasPrefix(s, "build") }) {
+		t.Error("the engine was asked to build")
+	}
+}
+
+func TestSourceThatChangesWhileItIsBuiltMakesNoImage(t *testing.T) {
+	for _, here := range []bool{true, false} {
+		fsys := ownContext()
+		o := fromSource(source(t, fsys, "templates/image/Dockerfile", nil))
+		if here {
+			o.Go, o.Environ = goCommand(t), os.Environ()
+		}
+		fsys["server/words/hello.txt"].Data = []byte("hallo")
+		f := &fakeImages{images: map[string]map[string]string{}}
+		_, err := EnsureImage(context.Background(), f, o)
+		var ce *imagehash.ChangedInputError
+		if !errors.As(err, &ce) || ce.Path != "server/words/hello.txt" || len(f.images) != 0 {
+			t.Errorf("compiled here %v: error = %v with images %v", here, err, f.images)
+		}
+	}
+}
+
+func TestOverriddenImageIsPulledOnlyWhenItsPolicySays(t *testing.T) {
+	const latest = imagehash.Repository + ":latest"
+	tests := []struct {
+		name    string
+		choice  imagehash.Choice
+		present bool
+		pullErr error
+		asked   string
+		fails   string
+	}{
+		{"by name, present", imagehash.Resolve("mine:1", "", false, ""), true, nil, "inspect mine:1", ""},
+		{"by name, absent", imagehash.Resolve("mine:1", "", false, ""), false, nil, "inspect mine:1, pull mine:1, inspect mine:1", ""},
+		{"by name, absent everywhere", imagehash.Resolve("mine:1", "", false, ""), false, errors.New("manifest unknown"), "inspect mine:1, pull mine:1",
+			`pull of image "mine:1" failed: manifest unknown`},
+		{"latest is always pulled", imagehash.Resolve("", "", true, ""), true, nil, "inspect " + latest + ", pull " + latest + ", inspect " + latest, ""},
+		{"latest without a way out", imagehash.Resolve("", "", true, ""), true, errors.New("no route"), "inspect " + latest + ", pull " + latest, ""},
+		{"latest without a way out, absent", imagehash.Resolve("", "", true, ""), false, errors.New("no route"), "inspect " + latest + ", pull " + latest,
+			`pull of image "` + latest + `" failed: no route`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fakeImages{images: map[string]map[string]string{}, pullErr: tt.pullErr}
+			if tt.present {
+				f.images[tt.choice.Ref] = nil
+			}
+			_, err := EnsureImage(context.Background(), f, ImageOptions{Choice: tt.choice})
+			if got := strings.Join(f.asked, ", "); got != tt.asked {
+				t.Errorf("engine was asked %s, want %s", got, tt.asked)
+			}
+			if got := fmt.Sprint(err); tt.fails != "" && got != tt.fails || tt.fails == "" && err != nil {
+				t.Errorf("error = %v, want %q", err, tt.fails)
+			}
+		})
+	}
+}
+
+func TestImageOfAnotherReleaseIsRefused(t *testing.T) {
+	for label, want := range map[string]string{
+		"2":   `image "mine:1" speaks version 2 of the administrative interface and this ctis version 1; use an image and a ctis of one release`,
+		"new": `image "mine:1": label io.ctis.protocol="new" is no version`,
+	} {
+		f := &fakeImages{images: map[string]map[string]string{"mine:1": {LabelProtocol: label}}}
+		_, err := EnsureImage(context.Background(), f, ImageOptions{Choice: imagehash.Resolve("mine:1", "", false, "")})
+		if err == nil || err.Error() != want {
+			t.Errorf("error = %v, want %s", err, want)
+		}
+	}
+}
+
+func TestPullTellsEveryChangeOfStatusOnce(t *testing.T) {
+	var said []string
+	lines, err := follow(strings.NewReader(`{"status":"Pulling from x","id":"1"}
+{"status":"Downloading","id":"a","progressDetail":{"current":1}}
+{"status":"Downloading","id":"a","progressDetail":{"current":2}}
+{"status":"Downloading","id":"b"}
+{"status":"Done","id":"a"}
+{"aux":{"ID":"x"}}
+{"status":"Status: Downloaded"}`), func(s string) { said = append(said, s) })
+	want := []string{"1: Pulling from x", "a: Downloading", "b: Downloading", "a: Done", "Status: Downloaded"}
+	if err != nil || !slices.Equal(said, want) || !slices.Equal(lines, want) {
+		t.Errorf("said %q, kept %q, %v; want %q", said, lines, err, want)
+	}
+}
+
+func TestAnswerThatBreaksOffIsAnError(t *testing.T) {
+	if _, err := follow(strings.NewReader(`{"stream":"Step 1`), nil); err == nil {
+		t.Error("a broken stream is taken for a good end")
+	}
+}
+
+func TestGoIsNeverTakenFromTheCurrentDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if got := FindGo(".:" + string(filepath.ListSeparator)); got == "go" || strings.HasPrefix(got, ".") || got == filepath.Join(dir, "go") {
+		t.Errorf("FindGo = %q", got)
+	}
+	if got, want := FindGo("/nowhere:"+dir), filepath.Join(dir, "go"); got != want {
+		t.Errorf("FindGo = %q, want %q", got, want)
+	}
+}
+
+// The two ways to an image must not drift apart.
+func TestDockerfileCompilesTheServerAsTheHostDoes(t *testing.T) {
+	s := source(t, os.DirFS(".."), "templates/image/Dockerfile", nil)
+	if !hasServer(s) {
+		t.Error("the Dockerfile's inputs do not have the server")
+	}
+	if _, ok := s.FinalStage(); !ok {
+		t.Error("the Dockerfile's last stage cannot be used without its others")
+	}
+	text, err := os.ReadFile("../templates/image/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		fmt.Sprintf(`printf 'module %s\n\ngo %s\n' > go.mod`, goModule, goVersion),
+		fmt.Sprintf(`go build -trimpath -ldflags "%s" -o /out%s %s`, goLDFlags, serverBinary, goPackage),
+		"CGO_ENABLED=0 GOFLAGS=-mod=mod GOTOOLCHAIN=local",
+		"mkdir -p /out" + stateDir + " /out" + runtimeDir + "\n",
+		fmt.Sprintf("--chown=%d:%d /out/ /", serverUser, serverUser),
+		fmt.Sprintf("%s=%q", LabelProtocol, fmt.Sprint(api.Protocol)),
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("the Dockerfile does not say %s", part)
+		}
+	}
+}
+
+func TestNothingTheServerIsBuiltFromIsExecutable(t *testing.T) {
+	// The copy inside the ctis binary has no executable bits, and must have the
+	// hash of a checkout.
+	for _, in := range source(t, os.DirFS(".."), "templates/image/Dockerfile", nil).All() {
+		if in.Exec {
+			t.Errorf("%s is executable", in.Path)
+		}
+	}
+}

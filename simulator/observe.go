@@ -1,0 +1,129 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// statusTimeout bounds one question to the administrative interface.
+const statusTimeout = 5 * time.Second
+
+// snapshot is an observation with what acting on it needs.
+type snapshot struct {
+	Observed
+	link    netip.Addr  // the container's address on the link network
+	linkID  string      // that network, as the container knows it
+	client  *api.Client // nil unless it runs; the snapshot's owner closes it
+	problem error       // why it does not answer
+}
+
+// Observe looks at the instance's simulator.
+func Observe(ctx context.Context, eng Engine, instance string) (Observed, error) {
+	s, err := observe(ctx, eng, instance)
+	if err != nil {
+		return Observed{}, err
+	}
+	s.close()
+	return s.Observed, nil
+}
+
+func (s *snapshot) close() {
+	if s.client != nil {
+		s.client.Close()
+	}
+}
+
+func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error) {
+	s := &snapshot{Observed: Observed{Instance: instance}}
+	name := ContainerName(instance)
+	c, err := eng.ContainerInspect(ctx, name)
+	if cerrdefs.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at simulator %q: %w", name, err)
+	}
+	s.ID, s.State = c.ID, stateOf(c)
+	if c.Config == nil || c.Config.Labels[LabelInstance] != instance {
+		s.Foreign = true
+		return s, nil
+	}
+	labels := c.Config.Labels
+	s.Image, s.ImageID, s.Hash, s.Config = labels[LabelImage], c.Image, labels[LabelHash], labels[LabelConfig]
+	s.Protocol, _ = protocolOf(labels) // one that cannot be read differs from every other
+	s.Restarts = c.RestartCount
+	if c.NetworkSettings != nil {
+		for n, ep := range c.NetworkSettings.Networks {
+			if n != LinkName(instance) {
+				s.Networks = append(s.Networks, n)
+			} else if ep != nil {
+				s.linkID = ep.NetworkID
+				s.link, _ = netip.ParseAddr(ep.IPAddress) // empty unless it runs
+			}
+		}
+		slices.Sort(s.Networks)
+	}
+	if s.State == "running" {
+		s.ask(ctx, eng)
+	}
+	if s.State == "created" || s.State == "running" && !s.Answering {
+		if err := s.age(ctx, eng, c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// ask fills in what only the simulator itself knows.
+func (s *snapshot) ask(ctx context.Context, eng ExecEngine) {
+	s.client = api.NewClient(Dialer(eng, s.ID))
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	st, err := s.client.Status(ctx)
+	if err != nil {
+		s.problem = err
+		return
+	}
+	s.Answering, s.Retired, s.Protocol = true, st.Retired, st.Protocol
+	for _, t := range st.Trajectories {
+		s.Trajectories = append(s.Trajectories, t.Trajectory)
+	}
+	slices.Sort(s.Trajectories)
+}
+
+// age measures by the engine's own clock: this machine's may be another's.
+func (s *snapshot) age(ctx context.Context, eng Engine, c container.InspectResponse) error {
+	info, err := eng.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the engine for its time: %w", err)
+	}
+	now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
+	if err != nil {
+		return fmt.Errorf("the engine's time %q cannot be read: %w", info.SystemTime, err)
+	}
+	if t, err := time.Parse(time.RFC3339Nano, c.Created); err == nil {
+		s.Age = now.Sub(t)
+	}
+	if s.State == "running" && c.State != nil {
+		if t, err := time.Parse(time.RFC3339Nano, c.State.StartedAt); err == nil {
+			s.Up = now.Sub(t)
+		}
+	}
+	return nil
+}
+
+// stateOf is the container's state in the engine's words.
+func stateOf(c container.InspectResponse) string {
+	if c.ContainerJSONBase == nil || c.State == nil {
+		return "unknown"
+	}
+	return string(c.State.Status)
+}
