@@ -60,7 +60,43 @@ func (a *app) ensureSimulator(ctx context.Context, image *simulator.ImageResult,
 			return link, err
 		},
 	})
-	return sim, a.explainExhausted(ctx, err)
+	if err != nil {
+		return nil, a.explainExhausted(ctx, err)
+	}
+	if !sim.Reused {
+		if err := a.reattach(ctx, sim); err != nil {
+			sim.Client.Close()
+			return nil, err
+		}
+	}
+	return sim, nil
+}
+
+// reattach puts a simulator that was just created or started back on the
+// networks of the trajectories it remembers: whoever removed its container
+// removed it from them too. Networks that are gone are passed over.
+func (a *app) reattach(ctx context.Context, sim *simulator.Result) error {
+	status, err := sim.Client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range status.Trajectories {
+		for _, n := range t.Networks {
+			found, there, err := netpin.FindNetwork(ctx, a.engine, t.Trajectory, n.Name)
+			if err != nil {
+				return err
+			}
+			if !there || found.ID != n.ID || len(n.Addresses) == 0 {
+				continue
+			}
+			if _, err := netpin.Attach(ctx, a.engine, netpin.AttachOptions{
+				Container: sim.ID, NetworkID: n.ID, Address: n.Addresses[0], Aliases: t.Personas,
+			}); err != nil {
+				return fmt.Errorf("trajectory %q: %w", t.Trajectory, err)
+			}
+		}
+	}
+	return nil
 }
 
 // taken lists the address ranges that no new network may overlap.

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Dir      string   // contains ctis.toml
 	ID       string   // trajectory id = project name; "" while only validating
-	Profiles []string // "" and none: those the environment's .env asks for
+	Profiles []string // none: those that the environment's own .env asks for
 	EnvFiles []string // none: .env beside the first Compose file, if there is one
 	Environ  []string // the caller's environment, KEY=value
 }

@@ -40,7 +40,7 @@ type NetworkService struct {
 func (n NetworkFact) Own() bool { return !n.External && len(n.Pools) == 0 }
 
 // NetworkFacts describes each network that at least one active service is on,
-// sorted by key. The names are those of trajectory id. Pure.
+// sorted by key. Pure.
 func (e *Environment) NetworkFacts() []NetworkFact {
 	var facts []NetworkFact
 	for _, key := range sortedKeys(e.Project.Networks) {

@@ -169,7 +169,8 @@ func TestCancellingInterruptsAndSaysSo(t *testing.T) {
 			cancel()
 		}
 	})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted") {
+	var run *RunError
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &run) || !slices.Contains(run.Lines, "interrupted") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -22,10 +22,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/docker/docker/client"
+
+	"github.com/linuxarena/ctis/e2e/images"
 	"github.com/linuxarena/ctis/server/api"
 )
 
@@ -249,13 +251,40 @@ func eventually(t *testing.T, what string, check func() bool) {
 // engine being asked, so that its restart policy is what brings it back.
 func (b *bed) killSimulator() {
 	b.t.Helper()
-	var pid int
-	if _, err := fmt.Sscan(b.docker("inspect", b.instance+"-simulator", "--format", "{{.State.Pid}}"), &pid); err != nil || pid <= 1 {
-		b.t.Fatalf("the simulator has no process: %d, %v", pid, err)
+	pid := b.docker("inspect", b.instance+"-simulator", "--format", "{{.State.Pid}}")
+	if out := b.docker("run", "--rm", "--pid=host", image(b.t, images.Agent()), "kill", pid); out != "" {
+		b.t.Fatalf("the simulator's process %s: %s", pid, out)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		b.t.Fatal(err)
+}
+
+// image builds a test image where it is missing.
+func image(t *testing.T, spec images.ScratchSpec) string {
+	t.Helper()
+	ref, err := images.Scratch(t.Context(), engine(t), spec)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return ref
+}
+
+// debian is an image with curl, Python and openssl.
+func debian(t *testing.T) string {
+	t.Helper()
+	ref, err := images.Debian(t.Context(), engine(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func engine(t *testing.T) *client.Client {
+	t.Helper()
+	eng, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	return eng
 }
 
 func lines(s string) []string {

@@ -40,6 +40,9 @@ func Read(fsys fs.FS, dockerfile string, args map[string]string) (*Inputs, error
 	if !fs.ValidPath(dockerfile) {
 		return nil, fmt.Errorf("dockerfile %q is not inside the build context; give a path relative to it", dockerfile)
 	}
+	if err := noLinks(fsys, dockerfile); err != nil {
+		return nil, err
+	}
 	data, err := fs.ReadFile(fsys, dockerfile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("no Dockerfile at %q in the build context; name one that is there: %w", dockerfile, err)
@@ -74,4 +77,15 @@ func Read(fsys fs.FS, dockerfile string, args map[string]string) (*Inputs, error
 		}
 	}
 	return in, nil
+}
+
+// noLinks refuses a Dockerfile that is reached through a link: what is built would
+// be named by another path than what is copied.
+func noLinks(fsys fs.FS, dockerfile string) error {
+	for p := dockerfile; p != "."; p = path.Dir(p) {
+		if fi, err := fs.Lstat(fsys, p); err == nil && fi.Mode().Type() == fs.ModeSymlink {
+			return fmt.Errorf("dockerfile %q: %q is a symbolic link; name the file it leads to", dockerfile, p)
+		}
+	}
+	return nil
 }

@@ -221,6 +221,15 @@ func TestDockerfileOutsideTheContextIsRefused(t *testing.T) {
 	}
 }
 
+func TestDockerfileBehindALinkIsRefused(t *testing.T) {
+	fsys := context("", "real/Dockerfile=FROM scratch\n", "l->real", "real/d->Dockerfile")
+	for _, p := range []string{"l/Dockerfile", "real/d"} {
+		if _, err := Read(fsys, p, nil); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+			t.Errorf("Read(%q) = %v, want it refused as a link", p, err)
+		}
+	}
+}
+
 func TestEveryInputIsListedOnce(t *testing.T) {
 	in, err := Read(context("FROM scratch\nCOPY . /x\nCOPY a /y\nCOPY a /z\n", "a"), "Dockerfile", nil)
 	if err != nil {

@@ -62,7 +62,7 @@ func (f *framed) Write(p []byte) (int, error) {
 
 // settle is how long after the connection's end a request may still be on its
 // way into a handler.
-const settle = time.Second
+const settle = 500 * time.Millisecond
 
 // Close also judges the connection.
 func (f *framed) Close() error {

@@ -151,14 +151,14 @@ func (s *Server) noteRefused(l *link, kind, reason string, raw []byte, start tim
 
 // handshakeError says in the journal's words why a handshake failed.
 func handshakeError(err error, h wire.Hello, p *api.Persona) string {
-	var alert tls.AlertError
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "remote error" && errors.As(err, &alert):
-		if distrust(uint8(alert)) {
-			return "tls: client refused the certificate: " + alert.Error()
+	case errors.As(err, &op) && op.Op == "remote error":
+		alert := op.Err.Error()
+		if distrust(alert) {
+			return "tls: client refused the certificate: " + alert
 		}
-		return "tls: client aborted the handshake: " + alert.Error()
+		return "tls: client aborted the handshake: " + alert
 	case p == nil && h.NamesHost():
 		return "tls: no persona is named " + strconv.Quote(clip(h.SNI))
 	case p == nil:
@@ -172,8 +172,16 @@ func handshakeError(err error, h wire.Hello, p *api.Persona) string {
 }
 
 // distrust tells the alerts about the server's certificate (RFC 8446 §6.2):
-// bad, unsupported, revoked, expired and unknown certificate, unknown CA.
-func distrust(alert uint8) bool { return alert >= 42 && alert <= 46 || alert == 48 }
+// bad, unsupported, revoked, expired and unknown certificate, unknown CA. The
+// error crypto/tls gives has no number outside QUIC, so the names are compared.
+func distrust(alert string) bool {
+	for _, n := range []tls.AlertError{42, 43, 44, 45, 46, 48} {
+		if alert == n.Error() {
+			return true
+		}
+	}
+	return false
+}
 
 func clip(s string) string {
 	const limit = 300

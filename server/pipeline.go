@@ -126,8 +126,7 @@ func (x *exchange) receive(r *http.Request) bool {
 		x.server.noteStorage(x.body.Err())
 		x.fail(http.StatusServiceUnavailable, "body could not be stored")
 	case x.malformedBody(err):
-		x.record.Kind = api.KindMalformed
-		x.fail(http.StatusBadRequest, "body: "+clip(err.Error()))
+		x.refuseBody(err)
 	default:
 		x.abandon("client broke off within the body: " + clip(err.Error()))
 	}
@@ -178,6 +177,19 @@ func (x *exchange) awaitBody() error {
 // awaitWrite sets the deadline of the next write where the tap does not.
 func (x *exchange) awaitWrite() error {
 	return x.control.SetWriteDeadline(time.Now().Add(x.server.limits.WriteProgress))
+}
+
+// refuseBody answers a body that breaks the rules. The bytes that do are kept.
+func (x *exchange) refuseBody(err error) {
+	reason := clip(err.Error())
+	if t, ok := x.carrier.(*tap); ok {
+		if offence, raw := t.offence(); offence != "" {
+			kept := x.link.keep(raw, rawLimit)
+			reason, x.record.Raw = offence, &kept
+		}
+	}
+	x.record.Kind = api.KindMalformed
+	x.fail(http.StatusBadRequest, "body: "+reason)
 }
 
 // malformedBody tells a body that breaks the rules from one that was broken

@@ -54,7 +54,7 @@ type Server struct {
 	ca       *ca.Authority
 	journal  *journal.Store
 	files    *persona.Files
-	handlers *persona.Handlers
+	handlers handlers
 	refusals refusals
 
 	changing  sync.Mutex // held while what is registered changes
@@ -73,6 +73,11 @@ type Server struct {
 	stopping       chan struct{}
 	accepting      sync.WaitGroup
 	delayed        delayed
+}
+
+// handlers decide the responses of personas.
+type handlers interface {
+	Serve(w http.ResponseWriter, kind string, r *persona.Request)
 }
 
 // New takes the state directory and opens the listeners, so that everything

@@ -30,7 +30,7 @@ type tap struct {
 	in      []byte    // received and not yet passed on
 	given   int       // 1 when the read-ahead took the head's first byte
 	scanned int       // bytes of in known to hold no end of head
-	blank   int       // line ends skipped before the head
+	blank   []byte    // line ends skipped before the head, the first of them
 	first   time.Time // when the present message's first byte came
 	count   int       // messages so far
 	pass    []byte    // of the head, still to be passed on
@@ -169,9 +169,17 @@ func (t *tap) readBody(p []byte) (int, error) {
 	return k, nil
 }
 
+// offence is why the body is malformed, and the bytes from there on.
+func (t *tap) offence() (reason string, raw []byte) {
+	if t.fault == nil {
+		return "", nil
+	}
+	return t.fault.Reason, append(append(raw, t.body.Line()...), t.in...)
+}
+
 // next is the boundary between two messages.
 func (t *tap) next() {
-	t.phase, t.given, t.scanned, t.blank = phaseHead, 0, 0, 0
+	t.phase, t.given, t.scanned, t.blank = phaseHead, 0, 0, nil
 	t.first = time.Time{}
 	if len(t.in) > 0 {
 		t.first = t.server.now()
@@ -183,7 +191,9 @@ func (t *tap) skipBlank() {
 		return
 	}
 	n := wire.LeadingBlank(t.in)
-	t.blank += n
+	if n > 0 && len(t.blank) == 0 {
+		t.blank = append(t.blank, t.in[:n]...)
+	}
 	t.in = t.in[n:]
 }
 
@@ -210,16 +220,20 @@ func (t *tap) interrupted(err error) error {
 		return err // net/http only wanted the Read to return
 	}
 	t.err = err
-	if len(t.in) == 0 && (t.blank == 0 || t.count > 0) {
-		return err
+	raw := t.in
+	if len(raw) == 0 {
+		if len(t.blank) == 0 || t.count > 0 {
+			return err // line ends after a message mean nothing
+		}
+		raw = t.blank
 	}
 	reason := "connection was closed before the end of a request head"
 	if timeout {
 		reason = "timed out before the end of a request head"
 	}
 	t.count++
-	head, _ := wire.ParseHead(t.in)
-	t.unanswered(head, t.in, reason, t.first)
+	head, _ := wire.ParseHead(raw)
+	t.unanswered(head, raw, reason, t.first)
 	return err
 }
 

@@ -141,7 +141,11 @@ func (e *ensurer) act(ctx context.Context, d Decision, s *snapshot) error {
 		if s.Foreign {
 			return &ForeignError{Kind: "container", Name: name, Instance: e.o.Instance}
 		}
-		return &BusyError{Instance: e.o.Instance, Attached: d.Attached, Have: s.Image, Want: e.want.Image, Cause: d.Cause}
+		attached := d.Attached
+		if !s.Answering {
+			attached = holders(ctx, e.eng, attached)
+		}
+		return &BusyError{Instance: e.o.Instance, Attached: attached, Have: s.Image, Want: e.want.Image, Cause: d.Cause}
 	}
 	return nil
 }

@@ -263,6 +263,23 @@ func TestTrajectoryThatComesWhileReplacingWins(t *testing.T) {
 	f.said(t)
 }
 
+func TestSilentSimulatorOfAnotherImageNamesTheTrajectoriesOfItsNetworks(t *testing.T) {
+	f := newFake()
+	c := f.containers[mustEnsure(t, f, want("1")).ID]
+	f.networks = append(f.networks,
+		network.Summary{ID: "x", Name: "t1_external", Labels: map[string]string{"com.docker.compose.project": "t1"}},
+		network.Summary{ID: "y", Name: "t1_external_2", Labels: map[string]string{"com.docker.compose.project": "t2"}})
+	c.networks, f.unready, f.now = []string{"t1_external", "other"}, true, f.now.Add(time.Minute)
+	_, err := Ensure(context.Background(), f, want("2"))
+	var busy *BusyError
+	if !errors.As(err, &busy) || !slices.Equal(busy.Attached, []string{"other", "t1"}) {
+		t.Errorf("Ensure = %v, want a *BusyError naming other and t1", err)
+	}
+	if _, err := Remove(context.Background(), f, "ctis", RemoveOptions{}); !errors.As(err, &busy) || !slices.Equal(busy.Attached, []string{"other", "t1"}) {
+		t.Errorf("Remove = %v, want a *BusyError naming other and t1", err)
+	}
+}
+
 func TestRetiredSimulatorOfADeadProcessIsReplaced(t *testing.T) {
 	f := newFake()
 	id := mustEnsure(t, f, want("1")).ID

@@ -22,6 +22,11 @@ const configVersion = "1"
 // forbid it get the engine's default (SPEC §15).
 const noFile = 65536
 
+// maxThreads bounds processes and threads. Every write that waits for the disk
+// holds a thread, and Go ends the program when it gets none, so the bound is above
+// Go's own of 10000: it is there for what is not the server.
+const maxThreads = 12288
+
 // containerConfig is how the simulator is created (SPEC §6): it faces agents that
 // are root in their containers, so it has nothing it does not need.
 func containerConfig(instance string, want Want, linkID string) (*container.Config, *container.HostConfig) {
@@ -37,7 +42,7 @@ func containerConfig(instance string, want Want, linkID string) (*container.Conf
 			LabelConfig:   configVersion,
 		},
 	}
-	pids, noInit := int64(1024), false
+	pids, noInit := int64(maxThreads), false
 	host := &container.HostConfig{
 		NetworkMode:    container.NetworkMode(linkID),
 		ReadonlyRootfs: true,

@@ -14,7 +14,7 @@ func TestVersionOfTheSettingsMovesWithThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "1 ea0524b15e0926e6"
+	const want = "1 c1e380a1e22357b4"
 	if got := fmt.Sprintf("%s %x", configVersion, sha256.Sum256(b))[:18]; got != want {
 		t.Errorf("settings are %q, want %q: raise configVersion if running simulators must be replaced, and note the new value here", got, want)
 	}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"archive/tar"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -347,5 +348,61 @@ func TestRealBridgeSaysWhyItFails(t *testing.T) {
 	}
 	if again := realEnsure(t, eng, instance, img); again.ID != r.ID {
 		t.Error("a paused simulator is replaced")
+	}
+}
+
+func TestRealDockerfileOfTheUsersOwnGetsItsInputsAndNothingElse(t *testing.T) {
+	eng := realEngine(t)
+	fsys := fstest.MapFS{
+		"d/Dockerfile":              {Data: []byte("FROM scratch AS unused\nFROM scratch\nARG V=a\nCOPY src /src\nCOPY one-$V.* l/deep /x/\nCMD [\"/none\"]\n# " + rand.Text())},
+		"d/Dockerfile.dockerignore": {Data: []byte("**/*_test.go\n")},
+		"src/a.go":                  {Data: []byte("a")}, "src/a_test.go": {Data: []byte("t")}, "src/run": {Data: []byte("r"), Mode: 0o755},
+		"src/link": {Data: []byte("a.go"), Mode: fs.ModeSymlink},
+		"one-a.1":  {Data: []byte("1")}, "one-b.1": {Data: []byte("2")}, "other": {Data: []byte("3")},
+		"l": {Data: []byte("real"), Mode: fs.ModeSymlink}, "real/deep/f": {Data: []byte("f")},
+	}
+	s := source(t, fsys, "d/Dockerfile", nil)
+	r, err := EnsureImage(patient(t), eng, fromSource(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := eng.ImageRemove(context.Background(), r.Ref, image.RemoveOptions{PruneChildren: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	made, err := eng.ContainerCreate(patient(t), &container.Config{Image: r.Ref}, nil, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	var got []string
+	for _, dir := range []string{"/src", "/x"} {
+		stream, _, err := eng.CopyFromContainer(patient(t), made.ID, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		for tr := tar.NewReader(stream); ; {
+			h, err := tr.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Typeflag != tar.TypeDir {
+				got = append(got, fmt.Sprintf("%s %o %s", h.Name, h.Mode&0o777, h.Linkname))
+			}
+		}
+	}
+	slices.Sort(got)
+	want := []string{"src/a.go 644 ", "src/link 777 a.go", "src/run 755 ", "x/f 644 ", "x/one-a.1 644 "}
+	if !slices.Equal(got, want) {
+		t.Errorf("image has %q, want %q", got, want)
 	}
 }

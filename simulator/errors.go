@@ -9,7 +9,7 @@ import (
 // because trajectories depend on it. Nothing was touched.
 type BusyError struct {
 	Instance string
-	Attached []string // trajectories, or networks where the simulator cannot say
+	Attached []string // trajectories; by their networks where the simulator cannot say
 	Have     string   // image the simulator runs
 	Want     string   // image asked for; empty when it was to be removed
 	Cause    string

@@ -9,6 +9,8 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -118,6 +120,24 @@ func (s *snapshot) age(ctx context.Context, eng Engine, c container.InspectRespo
 		}
 	}
 	return nil
+}
+
+// holders names the trajectories whose networks the simulator is on, for when it
+// cannot say itself; a network that is of no Compose project goes by its own name.
+func holders(ctx context.Context, eng Engine, networks []string) []string {
+	var names []string
+	for _, name := range networks {
+		holder := name
+		found, err := eng.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", name))})
+		for _, n := range found {
+			if project := n.Labels["com.docker.compose.project"]; err == nil && n.Name == name && project != "" {
+				holder = project
+			}
+		}
+		names = append(names, holder)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // stateOf is the container's state in the engine's words.

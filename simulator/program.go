@@ -109,4 +109,3 @@ func RemoveProgram(ctx context.Context, eng ImageRemover, ref string) error {
 	}
 	return nil
 }
-

@@ -38,7 +38,7 @@ func Remove(ctx context.Context, eng Engine, instance string, o RemoveOptions) (
 	}
 	defer s.close()
 	if s.ID != "" {
-		if err := retire(ctx, s, o.Force); err != nil {
+		if err := retire(ctx, eng, s, o.Force); err != nil {
 			return r, err
 		}
 		if err := removeContainer(ctx, eng, s, true); err != nil && !errors.Is(err, errLost) {
@@ -66,7 +66,7 @@ func Remove(ctx context.Context, eng Engine, instance string, o RemoveOptions) (
 }
 
 // retire makes sure that nobody depends on the simulator.
-func retire(ctx context.Context, s *snapshot, force bool) error {
+func retire(ctx context.Context, eng Engine, s *snapshot, force bool) error {
 	if s.Foreign {
 		return &ForeignError{Kind: "container", Name: ContainerName(s.Instance), Instance: s.Instance}
 	}
@@ -75,7 +75,7 @@ func retire(ctx context.Context, s *snapshot, force bool) error {
 	}
 	if !s.Answering {
 		if len(s.Networks) > 0 {
-			return &BusyError{Instance: s.Instance, Attached: s.Networks, Have: s.Image, Cause: "it does not answer"}
+			return &BusyError{Instance: s.Instance, Attached: holders(ctx, eng, s.Networks), Have: s.Image, Cause: "it does not answer"}
 		}
 		return nil
 	}

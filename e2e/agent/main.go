@@ -12,6 +12,8 @@
 //	agent loop URL                requests until SIGTERM; prints counts as JSON
 //	agent load URL N CONNECTIONS  N acknowledged posts; prints each id
 //	agent raw HOST:PORT           send standard input as it is, print the answer
+//	agent stop VERB               end the agent that does VERB in the same container
+//	agent kill PID                send SIGKILL, as the kernel would to a process that crashed it
 package main
 
 import (
@@ -24,7 +26,9 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -38,7 +42,7 @@ func main() {
 // exitUsage is the status for arguments that make no sense.
 const exitUsage = 2
 
-var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR")
+var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR | stop VERB | kill PID")
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	status, err := dispatch(ctx, args, stdin, stdout, stderr)
@@ -57,7 +61,7 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return 0, errUsage
 	}
 	verb, args := args[0], args[1:]
-	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "health": 1, "loop": 1, "load": 3, "raw": 1}
+	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "health": 1, "loop": 1, "load": 3, "raw": 1, "stop": 1, "kill": 1}
 	if n, fixed := want[verb]; fixed && len(args) != n {
 		return 0, errUsage
 	}
@@ -75,6 +79,14 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		// A signal to itself would do nothing: the first process of a container
 		// is not stopped by those it has no handler for.
 		panic("crash asked for")
+	case "stop":
+		return 0, stop(args[0])
+	case "kill":
+		pid, err := strconv.Atoi(args[0])
+		if err != nil || pid <= 1 {
+			return 0, fmt.Errorf("%q is no process: %w", args[0], errUsage)
+		}
+		return 0, syscall.Kill(pid, syscall.SIGKILL)
 	case "serve":
 		return 0, serve(ctx, args[0], stderr)
 	case "health":
@@ -156,4 +168,32 @@ func raw(ctx context.Context, address string, stdin io.Reader, stdout io.Writer)
 		return nil
 	}
 	return received
+}
+
+// stop sends SIGTERM to every process that runs this program with a verb.
+func stop(verb string) error {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, f := range files {
+		line, err := os.ReadFile(f)
+		if err != nil {
+			continue // it has just ended
+		}
+		argv := strings.Split(string(line), "\x00")
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err != nil || len(argv) < 2 || argv[1] != verb {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			return err
+		}
+		found = true
+	}
+	if !found {
+		return fmt.Errorf("nothing here does %q", verb)
+	}
+	return nil
 }

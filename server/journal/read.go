@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -60,30 +59,6 @@ func (j *Journal) snapshot() (size int64, running map[uint64]struct{}) {
 		running[seq] = struct{}{}
 	}
 	return j.size, running
-}
-
-// wait returns the journal's size once it is above pos; false when ctx or the
-// store ends first.
-func (j *Journal) wait(ctx context.Context, pos int64) (size int64, ok bool) {
-	for {
-		j.mu.Lock()
-		size = j.size
-		if j.wake == nil {
-			j.wake = make(chan struct{})
-		}
-		wake := j.wake
-		j.mu.Unlock()
-		if size > pos {
-			return size, true
-		}
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return 0, false
-		case <-j.store.done:
-			return 0, false
-		}
-	}
 }
 
 // span is where a line stands in the file.
@@ -190,21 +165,6 @@ func (r *reading) present() error {
 	})
 }
 
-// follow goes on with what is written from now on, in the order of completion.
-func (r *reading) follow() error {
-	pos := r.size
-	for {
-		size, ok := r.j.wait(r.ctx, pos)
-		if !ok {
-			return r.ctx.Err()
-		}
-		if err := r.each(pos, size, r.deliverNew); err != nil {
-			return err
-		}
-		pos = size
-	}
-}
-
 // selects reports whether the filters let a line through. An outcome line goes
 // with its record, a line nobody can read only with the raw, unfiltered journal.
 func (r *reading) selects(line []byte) (h head, selected bool) {
@@ -267,41 +227,6 @@ func (r *reading) record(h head, line []byte, at span) error {
 	return r.yieldJoined(line, o)
 }
 
-// deliverNew yields one line written since the following began, or, when it
-// completes a record, that record.
-func (r *reading) deliverNew(line []byte, at span) error {
-	if r.q.Raw {
-		return r.deliver(line, at)
-	}
-	h, ok := parseHead(line)
-	switch {
-	case !ok:
-		return nil
-	case h.outcome:
-		at, ok := r.waiting[h.seq]
-		if !ok {
-			return nil
-		}
-		delete(r.waiting, h.seq)
-		var o api.Outcome
-		if err := json.Unmarshal(line, &o); err != nil {
-			return fmt.Errorf("journal of %q: outcome of record %d: %w", r.j.name, h.seq, err)
-		}
-		var buf []byte
-		first, err := r.at(at, &buf)
-		if err != nil {
-			return err
-		}
-		return r.yieldJoined(first, &o)
-	case !r.filter.selects(h, line):
-		return nil
-	case h.awaitsOutcome(line):
-		r.waiting[h.seq] = at
-		return nil
-	}
-	return r.yield(line)
-}
-
 // yieldJoined yields a record with its outcome; nil means it was lost.
 func (r *reading) yieldJoined(line []byte, o *api.Outcome) error {
 	var rec api.Record
@@ -333,88 +258,4 @@ func (r *reading) at(at span, buf *[]byte) ([]byte, error) {
 		return nil, fmt.Errorf("journal of %q: %w", r.j.name, err)
 	}
 	return line, nil
-}
-
-// ring keeps the newest limit spans.
-type ring struct {
-	limit int
-	spans []span
-	first int
-}
-
-func (g *ring) add(s span) {
-	if len(g.spans) < g.limit {
-		g.spans = append(g.spans, s)
-		return
-	}
-	g.spans[g.first] = s
-	g.first = (g.first + 1) % g.limit
-}
-
-func (g *ring) each(f func(span) error) error {
-	for i := range g.spans {
-		if err := f(g.spans[(g.first+i)%len(g.spans)]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// filter is the part of a query that decides about single records.
-type filter struct {
-	all   bool // nothing is asked
-	kinds map[string]bool
-	hosts map[string]bool
-	since string // as records write it, so that texts compare like instants
-}
-
-func newFilter(q api.JournalQuery) filter {
-	f := filter{all: len(q.Kinds) == 0 && len(q.Hosts) == 0 && q.Since.IsZero()}
-	if len(q.Kinds) > 0 {
-		f.kinds = make(map[string]bool)
-		for _, k := range q.Kinds {
-			f.kinds[k] = true
-		}
-	}
-	if len(q.Hosts) > 0 {
-		f.hosts = make(map[string]bool)
-		for _, h := range q.Hosts {
-			f.hosts[hostOnly(h)] = true
-		}
-	}
-	if !q.Since.IsZero() {
-		b, _ := api.Time{Time: q.Since}.MarshalJSON() // cannot fail
-		f.since = strings.Trim(string(b), `"`)
-	}
-	return f
-}
-
-func (f filter) selects(h head, line []byte) bool {
-	if f.kinds != nil && !f.kinds[string(h.kind)] {
-		return false
-	}
-	if f.since != "" && string(h.time) < f.since {
-		return false
-	}
-	if f.hosts == nil {
-		return true
-	}
-	var rec struct {
-		Request *struct {
-			Host string `json:"host"`
-		} `json:"request"`
-	}
-	if json.Unmarshal(line, &rec) != nil || rec.Request == nil {
-		return false
-	}
-	return f.hosts[hostOnly(rec.Request.Host)]
-}
-
-// hostOnly is a host as it is compared: lower case, no port, no final dot.
-func hostOnly(host string) string {
-	host = strings.ToLower(host)
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
-	}
-	return strings.TrimSuffix(host, ".")
 }

@@ -203,7 +203,7 @@ func (r *recovery) report(format string, args ...any) {
 // cut sets the tail aside as journal.jsonl.cut-<n> and takes it off the file.
 // Where that cannot be done, on a full disk, the next line does it.
 func (r *recovery) cut(f *os.File, size int64) {
-	r.damage = 0
+	r.damage = 0 // this is told however much was told before
 	n := size - r.end
 	aside, err := setAside(io.NewSectionReader(f, r.end, n), r.j.path())
 	if err == nil {

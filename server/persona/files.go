@@ -87,6 +87,9 @@ func OpenFiles(dir string) (*Files, error) {
 	return f, nil
 }
 
+// Close releases the directory. Files that are being served stay readable.
+func (f *Files) Close() error { return f.root.Close() }
+
 // trajectoryName is SPEC §14's rule for ids. It also keeps names from being paths.
 var trajectoryName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 

@@ -47,6 +47,7 @@ func (w *world) restart() {
 	if w.files, err = OpenFiles(filepath.Join(w.dir, "files")); err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(func() { w.files.Close() })
 	w.handlers = NewHandlers(w.files, nil)
 }
 

@@ -52,6 +52,10 @@ func (b *Body) Reset(h *Head) {
 // Done says whether the last byte of the body has been seen.
 func (b *Body) Done() bool { return b.state == bodyDone }
 
+// Line is what has been seen of a size or trailer line that is not complete, or
+// that was refused.
+func (b *Body) Line() []byte { return b.line }
+
 // Scan follows the body through p and gives the number of bytes that belong to
 // it. It stops at the body's end, and with a refusal at the first byte that
 // cannot be part of it.
