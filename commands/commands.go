@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/linuxarena/ctis/compose"
 )
 
 // Streams are the standard streams of a run. Results go to Out, progress and
@@ -52,7 +54,6 @@ func (a *app) root() *cli.App {
 		Flags:           a.globalFlags(),
 		HideVersion:     true,
 		HideHelpCommand: true,
-		Suggest:         true,
 		Writer:          a.streams.Out,
 		ErrWriter:       a.streams.Err,
 		// Exit codes are decided in exit.go alone.
@@ -90,8 +91,12 @@ func onUsageError(_ *cli.Context, err error, _ bool) error {
 
 func unknownCommand(app *cli.App, name string) error {
 	e := &usageError{msg: "there is no command " + quoted(name), hint: "ctis --help lists the commands"}
-	if s := cli.SuggestCommand(app.Commands, name); s != "" {
-		e.hint = "did you mean " + quoted(s) + "? ctis --help lists the commands"
+	var names []string
+	for _, c := range app.Commands {
+		names = append(names, c.Name)
+	}
+	if near, ok := compose.Nearest(name, names); ok {
+		e.hint = "did you mean " + quoted(near) + "? ctis --help lists the commands"
 	}
 	return e
 }

@@ -97,9 +97,18 @@ func explain(ctx context.Context, err error) failure {
 		exhausted *netpin.ExhaustedError
 		refused   *api.Error
 	)
+	var run *compose.RunError
+	if errors.As(err, &run) && len(run.Lines) > 1 {
+		shown := run.Lines[max(0, len(run.Lines)-logTail):]
+		f.Message += "\n    | " + strings.Join(shown, "\n    | ")
+		f.Details = map[string]any{"output": run.Lines}
+	}
 	var withHint interface{ Hint() string }
 	if errors.As(err, &hinted) {
-		f.Hint, f.Details = hinted.hint, hinted.details
+		f.Hint = hinted.hint
+		if hinted.details != nil {
+			f.Details = hinted.details
+		}
 	} else if errors.As(err, &withHint) {
 		f.Hint = withHint.Hint()
 	}

@@ -197,7 +197,7 @@ func (r *configReader) endpoint(e string, path []string) {
 var pathSegment = regexp.MustCompile(`^[A-Za-z0-9._~!$&'()*+,;=:@-]+$`)
 
 func builtinHint(e string) string {
-	if near, ok := nearest(e, api.BuiltinEndpoints); ok {
+	if near, ok := Nearest(e, api.BuiltinEndpoints); ok {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "built in are " + strings.Join(api.BuiltinEndpoints, ", ")

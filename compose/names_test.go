@@ -190,7 +190,7 @@ func TestNearestFindsTypingMistakesAndNothingElse(t *testing.T) {
 		"":              "",
 		"network":       "",
 	} {
-		if got, ok := nearest(in, known); got != want || ok != (want != "") {
+		if got, ok := Nearest(in, known); got != want || ok != (want != "") {
 			t.Errorf("%q: %q, %v", in, got, ok)
 		}
 	}

@@ -2,10 +2,10 @@ package compose
 
 import "unicode/utf8"
 
-// nearest returns the known name that is fewest edits away from name. It finds
+// Nearest returns the known name that is fewest edits away from name. It finds
 // none when even the nearest would be a guess rather than a typing mistake:
 // more than a third of the name's characters, or more than three.
-func nearest(name string, known []string) (string, bool) {
+func Nearest(name string, known []string) (string, bool) {
 	limit := min(3, max(1, utf8.RuneCountInString(name)/3))
 	best, at := "", limit+1
 	for _, k := range known {

@@ -69,7 +69,7 @@ func (p *Problem) hint(format string, args ...any) { p.Hint = fmt.Sprintf(format
 // didYouMean hints at the nearest of the known names, if one is near enough to
 // be what was meant.
 func (p *Problem) didYouMean(name string, known []string) {
-	if near, ok := nearest(name, known); ok {
+	if near, ok := Nearest(name, known); ok {
 		p.hint("did you mean %q?", near)
 	}
 }

@@ -229,6 +229,18 @@ func (x *exchange) sendHead() {
 	x.out.WriteHeader(x.status)
 }
 
+// sendFrame gives net/http of a prepared head only what it frames the message by.
+func (x *exchange) sendFrame() {
+	h := x.out.Header()
+	h["Date"], h["Content-Type"] = nil, nil
+	for _, name := range []string{"Content-Length", "Connection"} {
+		if v, ok := x.header[name]; ok {
+			h[name] = v
+		}
+	}
+	x.out.WriteHeader(x.status)
+}
+
 // personaHeaders are on every response, and on those without a body nothing
 // that speaks of one.
 func (x *exchange) personaHeaders() {
@@ -297,7 +309,7 @@ func (x *exchange) end() {
 	case holding:
 		x.complete()
 	case streaming:
-		x.finish(x.response())
+		x.finish(x.streamed())
 		if x.failed != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -316,7 +328,7 @@ func (x *exchange) panicked(fault any) {
 				x.finish(nil)
 			}
 		} else if x.state == streaming {
-			x.finish(x.response())
+			x.finish(x.streamed())
 		}
 		panic(http.ErrAbortHandler)
 	}
@@ -330,7 +342,7 @@ func (x *exchange) panicked(fault any) {
 		return
 	}
 	if x.state == streaming {
-		x.finish(x.response())
+		x.finish(x.streamed())
 	}
 	panic(http.ErrAbortHandler)
 }
@@ -342,7 +354,8 @@ func (x *exchange) complete() {
 		x.header.Set("Content-Length", strconv.FormatInt(x.size, 10))
 	}
 	x.personaHeaders()
-	x.record.Response = x.response()
+	fields, closes := x.wireFields()
+	x.record.Response = &api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
 	x.record.Error = x.note
 	x.record.DurationMS = milliseconds(x.server.now().Sub(x.message.start))
 	if err := x.server.record(x.link.tenant, x.record); err != nil {
@@ -350,7 +363,12 @@ func (x *exchange) complete() {
 		return
 	}
 	x.state = ended
-	x.sendHead()
+	if t, ok := x.carrier.(*tap); ok {
+		t.prepare(&readyHead{status: x.status, fields: fields, closes: closes})
+		x.sendFrame()
+	} else {
+		x.sendHead()
+	}
 	if len(x.held) == 0 {
 		return
 	}
@@ -372,23 +390,22 @@ func (x *exchange) finish(r *api.Response) {
 	x.server.noteStorage(x.link.tenant.journal.Finish(x.record.Seq, o))
 }
 
-// response describes what is sent.
-func (x *exchange) response() *api.Response {
-	r := &api.Response{Status: x.status, Headers: x.wireFields(), Body: digestOf(x.held)}
-	if x.sum != nil {
-		r.Body = api.Digest{Size: x.size, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
-		if x.bodyless() {
-			r.Body.Size = 0
-		}
+// streamed describes a response that was sent as it came.
+func (x *exchange) streamed() *api.Response {
+	fields, _ := x.wireFields()
+	r := &api.Response{Status: x.status, Headers: fields, Body: api.Digest{Size: x.size, SHA256: hex.EncodeToString(x.sum.Sum(nil))}}
+	if x.bodyless() {
+		r.Body.Size = 0
 	}
 	return r
 }
 
-// wireFields lists the header as it is sent.
-func (x *exchange) wireFields() [][2]string {
-	fields := fieldsOf(x.header)
+// wireFields lists the header as it is sent, and whether the connection is
+// closed after the response.
+func (x *exchange) wireFields() (fields [][2]string, closes bool) {
+	fields = fieldsOf(x.header)
 	if x.message.head == nil {
-		return fields
+		return fields, false
 	}
 	t := x.message.turn
 	t.Close = t.Close || strings.EqualFold(x.header.Get("Connection"), "close")
@@ -399,7 +416,7 @@ func (x *exchange) wireFields() [][2]string {
 			t.Close = true
 		}
 	}
-	return wire.DialectOf(x.persona.ServerHeader).Arrange(fields, t)
+	return wire.DialectOf(x.persona.ServerHeader).Arrange(fields, t), t.Close
 }
 
 // bodyless says whether what handlers write is only counted.

@@ -14,8 +14,9 @@ import (
 type writer struct {
 	out    outState
 	turn   wire.Turn
-	name   string // the Server header of the response
-	held   []byte // of a response head that is not complete
+	name   string     // the Server header of the response
+	held   []byte     // of a response head that is not complete
+	ready  *readyHead // to send in place of net/http's
 	packet []byte
 }
 
@@ -58,7 +59,7 @@ func (t *tap) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 		var status int
-		t.packet, status = wire.RewriteHead(t.packet[:0], t.held[:end+4], t.name, t.turn)
+		t.packet, status = t.rewrite(t.packet[:0], t.held[:end+4])
 		t.held = t.held[end+4:]
 		if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 			t.packet = append(t.packet, t.held...)
@@ -108,9 +109,38 @@ func (t *tap) SetDeadline(at time.Time) error {
 func (t *tap) expectHandler() { t.out = outNothing }
 
 func (t *tap) expectResponse(turn wire.Turn) {
-	t.out, t.held = outHead, t.held[:0]
+	t.out, t.held, t.ready = outHead, t.held[:0], nil
 	t.turn = wire.Turn{Minor: turn.Minor, Asked: turn.Asked, Close: turn.Minor == 0}
 	t.name = t.tenant.serverHeader()
+}
+
+// readyHead is the head of a response that is complete. The dialect's form of
+// it was needed for the record already; net/http then only has to frame it.
+type readyHead struct {
+	status int
+	fields [][2]string // arranged
+	closes bool        // what they say about the connection
+}
+
+func (t *tap) prepare(h *readyHead) { t.ready = h }
+
+// rewrite appends what is sent for the head net/http wrote.
+func (t *tap) rewrite(dst, head []byte) ([]byte, int) {
+	h := t.ready
+	if h == nil || h.status != wire.StatusOf(head) {
+		return wire.RewriteHead(dst, head, t.name, t.turn)
+	}
+	// net/http may decide otherwise about the connection: the server stops, or
+	// bytes of the request were left.
+	closes := bytes.Contains(head, []byte("\r\nConnection: close\r\n"))
+	if t.turn.Minor == 0 {
+		closes = !bytes.Contains(head, []byte("\r\nConnection: keep-alive\r\n"))
+	}
+	fields := h.fields
+	if closes != h.closes {
+		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes})
+	}
+	return wire.AppendHead(dst, t.name, h.status, fields), h.status
 }
 
 // speakAs names the server whose head the response gets.

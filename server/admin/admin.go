@@ -59,13 +59,11 @@ func Listen(path string) (net.Listener, error) {
 		_ = c.Close() // it only had to answer
 		return nil, fmt.Errorf("admin socket %q is in use by another process; choose another with --admin-socket", path)
 	}
-	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket != 0 {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket == 0 {
+		return nil, fmt.Errorf("admin socket %q is taken by something that is no socket; choose another path with --admin-socket", path)
 	}
 	// The mode must be right from the first moment, so the socket is made under
-	// a private name and then put in place.
+	// a private name and then takes the place of a stale one.
 	private := path + ".new"
 	_ = os.Remove(private) // of a process that was killed here
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: private, Net: "unix"})

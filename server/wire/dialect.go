@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net/textproto"
 	"sort"
 	"strings"
 )
@@ -11,7 +12,7 @@ import (
 type Dialect struct {
 	// order ranks header fields. Fields without a rank keep their alphabetical
 	// order at the place of "*".
-	order map[string]int
+	order map[string]int // by canonical name
 	other int
 	// sayKeepAlive is when an HTTP/1.1 response states that the connection
 	// stays open.
@@ -33,7 +34,8 @@ func dialect(sayKeepAlive int, keepAlive, params, etag string, order ...string) 
 		if name == "*" {
 			d.other = i
 		} else {
-			d.order[name] = i
+			d.order[textproto.CanonicalMIMEHeaderKey(name)] = i
+			d.order[d.spell(textproto.CanonicalMIMEHeaderKey(name))] = i
 		}
 	}
 	return d
@@ -87,10 +89,9 @@ type Turn struct {
 }
 
 // Arrange puts the fields of a response into the dialect's order and spelling,
-// and states what happens to the connection as the dialect does. It sorts
-// fields in place.
+// and states what happens to the connection as the dialect does.
 func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
-	out := fields[:0]
+	out := make([][2]string, 0, len(fields)+2)
 	upgrade := ""
 	for _, f := range fields {
 		switch {
@@ -116,21 +117,47 @@ func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
 			out = append(out, [2]string{"Keep-Alive", d.params})
 		}
 	}
-	sort.SliceStable(out, func(i, k int) bool {
-		a, b := d.rank(out[i][0]), d.rank(out[k][0])
-		if a != b {
-			return a < b
-		}
-		return a == d.other && out[i][0] < out[k][0]
-	})
+	d.sort(out)
 	return out
 }
 
-func (d *Dialect) rank(name string) int {
-	if r, ok := d.order[strings.ToLower(name)]; ok {
-		return r
+// sort orders by rank and, without one, by name. Fields of one name keep their
+// order. Headers are short and often in order already, so insertion is fastest.
+func (d *Dialect) sort(fields [][2]string) {
+	var few [24]int
+	ranks := few[:0]
+	for _, f := range fields {
+		r, ok := d.order[f[0]]
+		if !ok {
+			r = d.other
+		}
+		ranks = append(ranks, r)
 	}
-	return d.other
+	r := ranked{fields, ranks, d.other}
+	if len(fields) > len(few) {
+		sort.Stable(r)
+		return
+	}
+	for i := 1; i < len(fields); i++ {
+		for k := i; k > 0 && r.Less(k, k-1); k-- {
+			r.Swap(k, k-1)
+		}
+	}
+}
+
+type ranked struct {
+	fields [][2]string
+	ranks  []int
+	other  int
+}
+
+func (r ranked) Len() int { return len(r.fields) }
+func (r ranked) Swap(i, k int) {
+	r.fields[i], r.fields[k] = r.fields[k], r.fields[i]
+	r.ranks[i], r.ranks[k] = r.ranks[k], r.ranks[i]
+}
+func (r ranked) Less(i, k int) bool {
+	return r.ranks[i] < r.ranks[k] || r.ranks[i] == r.ranks[k] && r.ranks[i] == r.other && r.fields[i][0] < r.fields[k][0]
 }
 
 // spell undoes what net/http's canonical form does to names that are written

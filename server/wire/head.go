@@ -64,20 +64,22 @@ func LeadingBlank(b []byte) int {
 // test keeps it so. Everything two parsers could read differently is refused
 // (RFC 9112 §11.2).
 func ParseHead(b []byte) (*Head, *Refusal) {
-	line, next := cutLine(b, 0)
-	h, refusal := parseRequestLine(string(line))
+	text := string(b) // once, so that what is kept are parts of it
+	line, next := cutLine(text, 0)
+	h, refusal := parseRequestLine(line)
 	if h == nil {
 		return nil, refusal
 	}
 	total := 0
-	for next < len(b) {
+	h.Fields = make([][2]string, 0, strings.Count(text[next:], "\n"))
+	for next < len(text) {
 		from := next
-		line, next = cutLine(b, from)
+		line, next = cutLine(text, from)
 		if len(line) == 0 {
 			break
 		}
 		total += len(line)
-		r := h.field(string(line), from, next)
+		r := h.field(line, from, next)
 		if refusal == nil {
 			refusal = r
 		}
@@ -107,8 +109,8 @@ func Hopeless(b []byte) *Refusal {
 	if bytes.IndexByte(b[:min(len(b), MaxLine)], '\n') < 0 {
 		return nil
 	}
-	line, _ := cutLine(b, 0)
-	if h, r := parseRequestLine(string(line)); h == nil {
+	line, _ := cutLine(string(b[:min(len(b), MaxLine)]), 0)
+	if h, r := parseRequestLine(line); h == nil {
 		return r
 	}
 	return nil
@@ -153,12 +155,12 @@ func (h *Head) Forward(raw []byte) []byte {
 }
 
 // cutLine gives the line at from without its end, and where the next begins.
-func cutLine(b []byte, from int) (line []byte, next int) {
-	k := bytes.IndexByte(b[from:], '\n')
+func cutLine(s string, from int) (line string, next int) {
+	k := strings.IndexByte(s[from:], '\n')
 	if k < 0 {
-		return b[from:], len(b)
+		return s[from:], len(s)
 	}
-	line = b[from : from+k]
+	line = s[from : from+k]
 	if len(line) > 0 && line[len(line)-1] == '\r' {
 		line = line[:len(line)-1]
 	}

@@ -17,15 +17,16 @@ const DateFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 // included, into the one serverHeader's family would send, appended to dst.
 // Interim responses (1xx) but 101 pass unchanged. status is 0 when head is none.
 func RewriteHead(dst, head []byte, serverHeader string, t Turn) (out []byte, status int) {
-	line, next := cutLine(head, 0)
+	text := string(head)
+	line, next := cutLine(text, 0)
 	status = statusOf(line)
 	if status == 0 || status < 200 && status != 101 {
 		return append(dst, head...), status
 	}
 	fields := make([][2]string, 0, 12)
-	for next < len(head) {
-		line, next = cutLine(head, next)
-		name, value, ok := strings.Cut(string(line), ":")
+	for next < len(text) {
+		line, next = cutLine(text, next)
+		name, value, ok := strings.Cut(line, ":")
 		if !ok {
 			continue
 		}
@@ -53,11 +54,11 @@ func AppendHead(dst []byte, serverHeader string, status int, fields [][2]string)
 	return append(dst, '\r', '\n')
 }
 
-func statusOf(line []byte) int {
-	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+func statusOf(line string) int {
+	if len(line) < len("HTTP/1.1 200") || !strings.HasPrefix(line, "HTTP/1.") || line[8] != ' ' {
 		return 0
 	}
-	n, err := strconv.Atoi(string(line[9:12]))
+	n, err := strconv.Atoi(line[9:12])
 	if err != nil || n < 100 {
 		return 0
 	}
@@ -65,7 +66,7 @@ func statusOf(line []byte) int {
 }
 
 // StatusOf reads the status out of the beginning of a response, 0 if it is none.
-func StatusOf(b []byte) int { line, _ := cutLine(b, 0); return statusOf(line) }
+func StatusOf(b []byte) int { return statusOf(string(b[:min(len(b), 16)])) }
 
 // Answer is a complete response made without net/http: an error page of
 // serverHeader's family, after which the connection is closed.

@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// fake is a simulator of one trajectory, t1, that does as told.
+type fake struct {
+	err        error
+	registered *api.Registration
+	lines      []string
+	readErr    error
+}
+
+func (f *fake) Status() *api.Status { return &api.Status{Protocol: api.Protocol, Problems: []string{}} }
+func (f *fake) CA() []byte          { return []byte("-----BEGIN CERTIFICATE-----\n") }
+func (f *fake) Register(r *api.Registration) (*api.Registered, error) {
+	f.registered = r
+	return &api.Registered{}, f.err
+}
+func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
+	return &api.TrajectoryStatus{Trajectory: "t1"}, f.err
+}
+func (f *fake) SetPeers(string, api.Peers) error { return f.err }
+func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
+	return &api.Unregistered{Known: true}, f.err
+}
+func (f *fake) Journal(id string) (Journal, bool) { return f, id == "t1" }
+func (f *fake) Retire() error                     { return f.err }
+func (f *fake) Healthy() error                    { return f.err }
+func (f *fake) Read(_ context.Context, _ api.JournalQuery, yield func([]byte) error) error {
+	for _, l := range f.lines {
+		if err := yield([]byte(l)); err != nil {
+			return err
+		}
+	}
+	return f.readErr
+}
+
+func call(f *fake, method, target, content string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	Handler(f, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(content)))
+	return w
+}
+
+func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
+	for _, c := range []struct {
+		method, target, content string
+		status                  int
+		says                    string
+	}{
+		{"GET", "/v1/health", "", 200, `"ok":true`},
+		{"GET", "/v1/status", "", 200, `"protocol":1`},
+		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
+		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
+		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
+		{"PUT", "/v1/trajectories/t1/peers", `{"external":[{"service":"a","address":"192.0.2.1"}]}`, 200, "{}"},
+		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
+		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
+		{"POST", "/v1/retire", "", 200, "{}"},
+
+		{"POST", "/v1/trajectories", `{"trajectory":"t1","colour":"red"}`, 400, "colour"},
+		{"POST", "/v1/trajectories", `{} {}`, 400, "more than one"},
+		{"POST", "/v1/trajectories", `{`, 400, "request body"},
+		{"POST", "/v1/trajectories", `"` + strings.Repeat("x", maxBody) + `"`, 400, "too large"},
+		{"PUT", "/v1/trajectories/t1/peers", `{"external":[{"service":"a","address":"nowhere"}]}`, 400, "request body"},
+		{"GET", "/v1/trajectories/t9/journal", "", 404, `"t9\"`},
+		{"GET", "/v1/trajectories/t1/journal?limit=-1", "", 400, "limit"},
+		{"GET", "/v1/trajectories/t1/journal?since=yesterday", "", 400, "since"},
+		{"GET", "/v2/status", "", 404, "not_found"},
+		{"PUT", "/v1/status", "", 404, "not_found"},
+	} {
+		w := call(&fake{lines: []string{`{"seq":1}`, `{"seq":2}`}}, c.method, c.target, c.content)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s: %d %.300s", c.method, c.target, w.Code, w.Body)
+		}
+		if c.status >= 400 && !strings.HasPrefix(w.Body.String(), `{"error":{"code":`) {
+			t.Errorf("%s %s: refused with %.300s", c.method, c.target, w.Body)
+		}
+	}
+}
+
+func TestErrorsKeepTheirKindOnTheWire(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{api.Errorf(409, api.CodeConflict, "held"), 409, api.CodeConflict},
+		{fmt.Errorf("wrapped: %w", api.Errorf(410, api.CodeRetired, "over")), 410, api.CodeRetired},
+		{fmt.Errorf("write: %w", syscall.ENOSPC), 507, api.CodeStorage},
+		{errors.New("something"), 500, api.CodeInternal},
+	} {
+		for _, route := range [][2]string{{"POST", "/v1/trajectories"}, {"DELETE", "/v1/trajectories/t1"}, {"POST", "/v1/retire"}, {"GET", "/v1/trajectories/t1"}} {
+			w := call(&fake{err: c.err}, route[0], route[1], "{}")
+			if w.Code != c.status || !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) {
+				t.Errorf("%v on %s %s: %d %s", c.err, route[0], route[1], w.Code, w.Body)
+			}
+		}
+	}
+}
+
+func TestJournalThatCannotBeReadToItsEndIsBrokenOff(t *testing.T) {
+	s := httptest.NewServer(Handler(&fake{lines: []string{`{"seq":1}`}, readErr: io.ErrUnexpectedEOF}, slog.New(slog.DiscardHandler)))
+	defer s.Close()
+	r, err := http.Get(s.URL + "/v1/trajectories/t1/journal")
+	if err == nil {
+		_, err = io.ReadAll(r.Body)
+		_ = r.Body.Close()
+	}
+	if err == nil {
+		t.Error("the journal looks complete")
+	}
+}
+
+func TestSocketIsTheOwnersAloneAndAStaleOneIsReplaced(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ctis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "run", "admin.sock")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 || fi.Mode()&os.ModeSocket == 0 {
+		t.Errorf("%v %v", fi, err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second server took the socket over: %v", err)
+	}
+	// A killed process leaves the name behind.
+	if err := l.(*socket).UnixListener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal("the stale socket is gone already")
+	}
+	l, err = Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+func TestListenLeavesAFileThatIsNoSocketAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Listen(path); err == nil {
+		_ = l.Close()
+		t.Error("it took the file's place")
+	}
+	if b, _ := os.ReadFile(path); !bytes.Equal(b, []byte("precious")) {
+		t.Error("the file is gone")
+	}
+}
