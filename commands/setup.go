@@ -280,7 +280,7 @@ func (s *setup) existing(networkID string) map[string]netip.Addr {
 // is in effect. It returns what people should know about it.
 func (s *setup) override(ctx context.Context) ([]string, error) {
 	in := compose.OverrideInput{
-		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(),
+		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir,
 		Networks: make(map[string]compose.NetworkPlan, len(s.plan.Networks)),
 	}
 	for key, n := range s.plan.Networks {
@@ -378,6 +378,9 @@ func (s *setup) trust(ctx context.Context, line *uiStep) (string, error) {
 		return "", err
 	}
 	for _, r := range reports {
+		if r.Bundle == "" {
+			s.app.ui.warn(fmt.Sprintf("service %q: no bundle of trusted authorities could be put into it, so its programs will not trust the personas' certificates", r.Service))
+		}
 		for _, skip := range r.Skipped {
 			s.app.ui.warn(fmt.Sprintf("service %q: %s: %s", r.Service, skip.What, skip.Reason))
 		}

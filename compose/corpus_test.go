@@ -10,7 +10,7 @@ import (
 )
 
 // The corpus holds Compose files that nobody in this project wrote, with what
-// docker compose says about each. CTIS_CORPUS names its compose directory.
+// docker compose says about each. CTIS_CORPUS names the directory that holds compose/.
 func TestCorpusLoadsWhatComposeAccepts(t *testing.T) {
 	corpus := os.Getenv("CTIS_CORPUS")
 	if corpus == "" {
@@ -19,7 +19,7 @@ func TestCorpusLoadsWhatComposeAccepts(t *testing.T) {
 		}
 		t.Skip("CTIS_CORPUS is not set: no corpus of Compose files to load")
 	}
-	entries, err := filepath.Glob(filepath.Join(corpus, "*", "expected.json"))
+	entries, err := filepath.Glob(filepath.Join(corpus, "compose", "*", "expected.json"))
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("no entries in %q: %v", corpus, err)
 	}

@@ -104,7 +104,7 @@ func TestNetworkFactsDescribeUsedNetworks(t *testing.T) {
 	want := []NetworkFact{
 		{Key: "default", Name: "traj-1_default", Services: []NetworkService{{Name: "default", Replicas: 1}, {Name: "implicit", Replicas: 1}}},
 		{Key: "external", Name: "traj-1_external", Pools: []Pool{{Subnet: prefix("172.28.0.0/16"), Range: prefix("172.28.1.0/24")}},
-			Services: []NetworkService{{Name: "default", Replicas: 1}, {Name: "lists", Replicas: 1, Static: addr("172.28.5.5")}}},
+			Services: []NetworkService{{Name: "default", Replicas: 1}, {Name: "lists", Replicas: 1, Static: addr("172.28.5.5")}, {Name: "sealed", Replicas: 1}}},
 		{Key: "own", Name: "traj-1_own", Services: []NetworkService{{Name: "lists", Replicas: 1}, {Name: "scaled", Replicas: 2}}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -116,7 +116,7 @@ func TestNetworkFactsDescribeUsedNetworks(t *testing.T) {
 }
 
 func TestReachingFollowsSharedNetworks(t *testing.T) {
-	if got, want := loadKitchenSink(t).Reaching(), []string{"default", "lists", "shared"}; !slices.Equal(got, want) {
+	if got, want := loadKitchenSink(t).Reaching(), []string{"default", "lists", "sealed", "shared"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -126,7 +126,7 @@ func TestServiceFactsCountContainers(t *testing.T) {
 	for _, f := range loadKitchenSink(t).ServiceFacts() {
 		got[f.Name] = f
 	}
-	if len(got) != 8 || got["scaled"].Replicas != 2 || !got["model"].Provider || got["default"].Replicas != 1 {
+	if len(got) != 9 || got["scaled"].Replicas != 2 || !got["model"].Provider || got["default"].Replicas != 1 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -3,6 +3,8 @@ package compose
 import (
 	"fmt"
 	"net/netip"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
@@ -26,6 +28,7 @@ type OverrideInput struct {
 	Instance string                 // name prefix of the simulator
 	Networks map[string]NetworkPlan // by Compose key
 	CAEnv    map[string]string      // variables that make clients trust the simulator's CA
+	CADir    string                 // where their bundle lies; a read-only root gets a volume there
 }
 
 // NetworkPlan is what was planned for one network of the project.
@@ -54,6 +57,7 @@ type serviceOverlay struct {
 	ExtraHosts  map[string]string
 	Networks    map[string]endpointOverlay // nil: untouched
 	Ports       []types.ServicePortConfig  // replace the service's own, if any
+	Volume      string                     // where an anonymous volume goes; "" for none
 	DropName    bool                       // container_name
 }
 
@@ -122,6 +126,9 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 			o.Environment[key] = in.CAEnv[key]
 		}
 	}
+	if s.ReadOnly && in.CADir != "" && e.reaches(name, len(e.Project.Services)) && !covered(s.Volumes, in.CADir) {
+		o.Volume = in.CADir
+	}
 	if s.ContainerName != "" {
 		o.DropName = true
 		*notes = append(*notes, fmt.Sprintf("service %q gives up container_name %q", name, s.ContainerName))
@@ -140,6 +147,11 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 		}
 	}
 	return o, nil
+}
+
+// covered says whether a service mounts something at dir itself.
+func covered(volumes []types.ServiceVolumeConfig, dir string) bool {
+	return slices.ContainsFunc(volumes, func(v types.ServiceVolumeConfig) bool { return path.Clean(v.Target) == dir })
 }
 
 // endpoints decides what changes about the service's networks. All of them are

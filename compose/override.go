@@ -68,6 +68,12 @@ func (s *serviceOverlay) node() *yaml.Node {
 	if len(s.Ports) > 0 {
 		put(n, "ports", s.portsNode())
 	}
+	if s.Volume != "" {
+		volume := mapNode()
+		put(volume, "type", textNode("volume"))
+		put(volume, "target", textNode(s.Volume))
+		put(n, "volumes", &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{volume}})
+	}
 	return n
 }
 

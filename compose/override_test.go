@@ -36,9 +36,11 @@ const kitchenSink = `services:
   shared: {image: alpine, network_mode: "service:default"}
   hosted: {image: alpine, network_mode: host, ports: ["80:80"]}
   scaled: {image: alpine, scale: 2, networks: [own]}
+  sealed: {image: alpine, read_only: true, networks: [external], volumes: ["data:/data"]}
   off: {image: alpine, profiles: [later], container_name: off}
   model:
     provider: {type: model}
+volumes: {data: {}}
 networks:
   external:
     ipam: {config: [{subnet: 172.28.0.0/16, ip_range: 172.28.1.0/24}]}
@@ -49,7 +51,7 @@ networks:
 
 func kitchenSinkInput() OverrideInput {
 	return OverrideInput{
-		ID: "traj-1", Instance: "ctis",
+		ID: "traj-1", Instance: "ctis", CADir: "/usr/local/share/pki",
 		CAEnv: map[string]string{"SSL_CERT_FILE": "/etc/ssl/x.pem", "CURL_CA_BUNDLE": "/etc/ssl/x.pem", "ODD": "a$b $$ ${X} $"},
 		Networks: map[string]NetworkPlan{
 			"external": {Simulator: addr("172.28.9.9"), Services: map[string]netip.Addr{"default": addr("172.28.9.1")}},
@@ -162,6 +164,9 @@ func TestComposeTakesTheOverrideOverAsWritten(t *testing.T) {
 	if _, on := m.Services["implicit"].Networks["default"]; !on || len(m.Services["implicit"].Networks) != 1 {
 		t.Errorf("a service on the implicit network is on %v", m.Services["implicit"].Networks)
 	}
+	if got := m.Services["sealed"].Volumes; len(got) != 2 || got[0].Target != "/data" {
+		t.Errorf("a read-only service has the mounts %+v", got)
+	}
 	if len(m.Services["silent"].Networks) != 0 {
 		t.Error("a service without network has got one")
 	}
@@ -205,6 +210,7 @@ func TestVerifyNoticesEachValueThatIsNotInEffect(t *testing.T) {
 		{`"target": 80,`, `"target": 81,`, "default", "", "ports"},
 		{`"target": 80,`, `"target": 80, "published": "8080",`, "default", "", "ports"},
 		{`"subnet": "198.18.0.32/27"`, `"subnet": "10.0.0.0/8"`, "", "own", "ipam"},
+		{`"target": "/usr/local/share/pki"`, `"target": "/elsewhere"`, "sealed", "", "mount at /usr/local/share/pki"},
 		{`"implicit": {`, `"gone": {`, "implicit", "", "presence"},
 	} {
 		broken := strings.ReplaceAll(config, c.from, c.to)
@@ -231,7 +237,7 @@ func TestComposeTakesTheOverrideOverForTheWholeCorpus(t *testing.T) {
 		}
 		t.Skip("CTIS_CORPUS is not set: no corpus of Compose files to override")
 	}
-	entries, _ := filepath.Glob(filepath.Join(corpus, "*", "expected.json"))
+	entries, _ := filepath.Glob(filepath.Join(corpus, "compose", "*", "expected.json"))
 	tried := 0
 	for _, entry := range entries {
 		dir := filepath.Dir(entry)
@@ -285,7 +291,7 @@ func loadCorpusEntry(t *testing.T, dir string) *Environment {
 
 // planAnything gives every network and service what an override can give it.
 func planAnything(env *Environment) OverrideInput {
-	in := OverrideInput{ID: "corpus-1", Instance: "ctis", Networks: map[string]NetworkPlan{},
+	in := OverrideInput{ID: "corpus-1", Instance: "ctis", CADir: "/usr/local/share/pki", Networks: map[string]NetworkPlan{},
 		CAEnv: map[string]string{"SSL_CERT_FILE": "/etc/ssl/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ssl/all.pem"}}
 	subnet := prefix("198.18.0.0/24")
 	for _, f := range env.NetworkFacts() {

@@ -36,6 +36,10 @@ type mergedModel struct {
 			IPv4    string   `json:"ipv4_address"`
 			Aliases []string `json:"aliases"`
 		} `json:"networks"`
+		Volumes []struct {
+			Type   string `json:"type"`
+			Target string `json:"target"`
+		} `json:"volumes"`
 		Ports []struct {
 			Target    uint32 `json:"target"`
 			Published string `json:"published"`
@@ -107,6 +111,15 @@ func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
 	}
 	for _, host := range sortedKeys(want.ExtraHosts) {
 		expect("extra_hosts "+host, want.ExtraHosts[host], addressesOf(got.ExtraHosts, host))
+	}
+	if want.Volume != "" {
+		kind := "(none)"
+		for _, m := range got.Volumes {
+			if m.Target == want.Volume {
+				kind = m.Type
+			}
+		}
+		expect("mount at "+want.Volume, "volume", kind)
 	}
 	if want.DropName {
 		expect("container_name", "", got.ContainerName)

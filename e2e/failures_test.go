@@ -82,7 +82,9 @@ func TestEveryKindOfServiceGetsItsVerdict(t *testing.T) {
 			if c.exit == 0 {
 				return
 			}
-			var failed struct{ Error struct{ Code, Message, Hint string } }
+			var failed struct {
+				Error struct{ Code, Message, Hint string }
+			}
 			if err := json.Unmarshal([]byte(r.stdout), &failed); err != nil || failed.Error.Code != "failed" {
 				t.Errorf("no JSON error: %s (%v)", r.stdout, err)
 			}

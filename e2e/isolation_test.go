@@ -201,3 +201,34 @@ func TestTheServiceThatCallsWhileItBootsFindsItsPersona(t *testing.T) {
 		t.Errorf("records: %+v", records)
 	}
 }
+
+// TestAReadOnlyServiceTrustsToo: files cannot be put into a read-only root, so
+// it has a volume for its bundle of authorities.
+func TestAReadOnlyServiceTrustsToo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ref := image(t, images.Agent())
+	id := b.id("sealed")
+	dir := environment(t, map[string]string{
+		"ctis.toml": "network = \"external\"\n[personas.\"filebin.net\"]\nendpoints = [\"webhook\"]\n",
+		"compose.yml": fmt.Sprintf(`services:
+  default:
+    image: %s
+    command: [wait]
+    read_only: true
+    user: "1000:1000"
+    networks: [external]
+networks:
+  external: {}
+`, ref),
+	})
+	up := b.up(dir, id)
+	b.exec(up.container(t, "default"), images.Program, "fetch", "-d", "x", "https://filebin.net/webhook")
+	b.ctis("down", id).must(t, 0)
+	if left := b.leftOf(id); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if left := b.docker("volume", "ls", "-q", "--filter", "dangling=true", "--filter", "label=com.docker.compose.project="+id); left != "" {
+		t.Errorf("left volumes: %s", left)
+	}
+}
