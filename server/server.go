@@ -10,16 +10,13 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/linuxarena/ctis/server/admin"
@@ -123,54 +120,6 @@ func orDefault(addresses []string, d string) []string {
 	return addresses
 }
 
-// openState opens everything under the state directory.
-func (s *Server) openState(o Options) error {
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
-	var err error
-	if s.lock, err = lockDir(o.StateDir); err != nil {
-		return err
-	}
-	if s.ca, err = ca.Load(filepath.Join(o.StateDir, "ca"), s.now); err != nil {
-		return err
-	}
-	if s.registry, err = registry.Load(filepath.Join(o.StateDir, "registry"), s.now); err != nil {
-		return fmt.Errorf("registrations: %w", err)
-	}
-	if s.journal, err = journal.Open(journal.Options{
-		Dir: filepath.Join(o.StateDir, "journal"), Temp: filepath.Join(o.StateDir, "tmp"),
-		BodyLimit: o.BodyLimit, Quota: o.Quota, Now: s.now, Log: s.log,
-	}); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	if s.files, err = persona.OpenFiles(filepath.Join(o.StateDir, "files")); err != nil {
-		return fmt.Errorf("stored files: %w", err)
-	}
-	s.handlers = persona.NewHandlers(s.files, s.log)
-	for _, p := range append(s.registry.Problems(), s.journal.Problems()...) {
-		s.log.Warn("found at start", "problem", p)
-	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.reroute()
-	return nil
-}
-
-// lockDir keeps a second process away from the state: two would write one
-// journal. The lock goes with the process, however it ends.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close() // nothing was written
-		return nil, fmt.Errorf("state directory %q is in use by another process (%w); stop that one or choose another with --state", dir, err)
-	}
-	return f, nil
-}
-
 // Addrs gives the addresses listened on, in the order of the options.
 func (s *Server) Addrs() (plain, tls []net.Addr) {
 	for _, l := range s.plainListeners {
@@ -262,68 +211,6 @@ func (s *Server) drain(administration *http.Server) {
 	}
 	s.delayed.close()
 	s.refusals.close()
-}
-
-// release gives back what New took.
-func (s *Server) release() error {
-	var errs []error
-	for _, l := range append(s.plainListeners, s.tlsListeners...) {
-		_ = l.Close() // may be closed already
-	}
-	if s.adminListener != nil {
-		_ = s.adminListener.Close() // may be closed already
-	}
-	if s.journal != nil {
-		errs = append(errs, s.journal.Close())
-	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// sleep waits, but not beyond the end of serving.
-func (s *Server) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.stopping:
-		return false
-	}
-}
-
-// later runs f after d, or at once when the server stops. The journal stays open
-// for it.
-func (s *Server) later(d time.Duration, f func()) {
-	s.delayed.run(func() {
-		s.sleep(d)
-		f()
-	})
-}
-
-// delayed runs what is done after the connection it is about.
-type delayed struct {
-	mu     sync.Mutex
-	closed bool
-	wg     sync.WaitGroup
-}
-
-func (d *delayed) run(f func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.closed {
-		d.wg.Go(f)
-	}
-}
-
-// close waits for what is running and lets nothing begin any more.
-func (d *delayed) close() {
-	d.mu.Lock()
-	d.closed = true
-	d.mu.Unlock()
-	d.wg.Wait()
 }
 
 // recordRefusal writes the record of a refused connection.

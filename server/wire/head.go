@@ -96,48 +96,6 @@ func ParseHead(b []byte) (*Head, *Refusal) {
 	return h, refusal
 }
 
-// Hopeless refuses the beginning of a head that can become none, before its end
-// has come: such clients often do not go on.
-func Hopeless(b []byte) *Refusal {
-	if len(b) == 0 {
-		return nil
-	}
-	if !IsToken(string(b[:1])) {
-		_, r := parseRequestLine(string(b[:1]))
-		return r
-	}
-	if bytes.IndexByte(b[:min(len(b), MaxLine)], '\n') < 0 {
-		return nil
-	}
-	line, _ := cutLine(string(b[:min(len(b), MaxLine)]), 0)
-	if h, r := parseRequestLine(line); h == nil {
-		return r
-	}
-	return nil
-}
-
-// Path is the path part of the target, still escaped.
-func (h *Head) Path() string { p, _ := SplitTarget(h.Target); return p }
-
-// SplitTarget divides a request target into its path, still escaped, and its
-// query without the question mark. The authority of an absolute form is left
-// out, and its empty path is "/".
-func SplitTarget(target string) (path, query string) {
-	if i := strings.Index(target, "://"); i >= 0 && !strings.HasPrefix(target, "/") {
-		target = target[i+3:]
-		if k := strings.IndexAny(target, "/?"); k >= 0 {
-			target = target[k:]
-		} else {
-			target = ""
-		}
-		if !strings.HasPrefix(target, "/") {
-			target = "/" + target
-		}
-	}
-	path, query, _ = strings.Cut(target, "?")
-	return path, query
-}
-
 // Forward gives the bytes that net/http gets to parse: raw without the fields
 // that would make it answer by itself where the imitated servers do not look at
 // them.
@@ -165,73 +123,6 @@ func cutLine(s string, from int) (line string, next int) {
 		line = line[:len(line)-1]
 	}
 	return line, from + k + 1
-}
-
-func parseRequestLine(line string) (*Head, *Refusal) {
-	method, rest, ok1 := strings.Cut(line, " ")
-	target, proto, ok2 := strings.Cut(rest, " ")
-	if len(line) > MaxLine {
-		if ok1 && IsToken(method) {
-			return &Head{Method: method, Target: target, Proto: proto}, &Refusal{414, "request line longer than " + strconv.Itoa(MaxLine) + " bytes"}
-		}
-		return nil, &Refusal{414, "request line longer than " + strconv.Itoa(MaxLine) + " bytes"}
-	}
-	if line != "" && line[0] == 0x16 {
-		return nil, &Refusal{400, "tls record on a plain http port"}
-	}
-	if !ok1 || !ok2 || target == "" || strings.Contains(proto, " ") {
-		return nil, &Refusal{400, "request line is not method, target and version with single spaces between"}
-	}
-	if !IsToken(method) {
-		return nil, &Refusal{400, "method is no token"}
-	}
-	if len(proto) != len("HTTP/1.1") || !strings.HasPrefix(proto, "HTTP/") || !digit(proto[5]) || proto[6] != '.' || !digit(proto[7]) {
-		return nil, &Refusal{400, "version is not HTTP/x.y"}
-	}
-	h := &Head{Method: method, Target: target, Proto: proto, Minor: int(proto[7] - '0')}
-	switch {
-	case proto[5] > '1':
-		return h, &Refusal{505, "version " + proto + " is not served"}
-	case proto[5] != '1':
-		return h, &Refusal{400, "version " + proto + " is not served"}
-	}
-	for i := 0; i < len(method); i++ {
-		if c := method[i]; (c < 'A' || c > 'Z') && c != '-' && c != '_' {
-			return h, &Refusal{400, "method has other characters than capitals"} // as nginx
-		}
-	}
-	return h, h.checkTarget()
-}
-
-// checkTarget accepts origin form and absolute form. nginx answers 400 to the
-// other two, authority form (CONNECT) and "*".
-func (h *Head) checkTarget() *Refusal {
-	t := h.Target
-	for i := 0; i < len(t); i++ {
-		if t[i] <= ' ' || t[i] == 0x7f {
-			return &Refusal{400, "control character in the request target"}
-		}
-	}
-	if t[0] != '/' {
-		scheme, rest, ok := strings.Cut(t, "://")
-		if h.Method == "CONNECT" || !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-			return &Refusal{400, "request target is neither a path nor an http url"}
-		}
-		h.Authority = rest
-		if k := strings.IndexAny(rest, "/?"); k >= 0 {
-			h.Authority = rest[:k]
-		}
-		if strings.Contains(h.Authority, "#") || !plainAuthority(h.Authority) {
-			return &Refusal{400, "request target has no valid host"}
-		}
-	}
-	path := h.Path()
-	for i := 0; i < len(path); i++ {
-		if path[i] == '%' && (i+2 >= len(path) || !hex(path[i+1]) || !hex(path[i+2])) {
-			return &Refusal{400, "invalid escape in the path"}
-		}
-	}
-	return nil
 }
 
 // field takes one header line.

@@ -1,0 +1,225 @@
+package server
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/wire"
+)
+
+// end is deferred around the handler: it settles what the handler left open.
+func (x *exchange) end() {
+	defer x.body.Discard()
+	if fault := recover(); fault != nil {
+		x.panicked(fault)
+	}
+	switch x.state {
+	case holding:
+		x.complete()
+	case streaming:
+		x.finish(x.streamed())
+		if x.failed != nil {
+			panic(http.ErrAbortHandler)
+		}
+	case hijacked:
+		x.finish(nil)
+	}
+}
+
+// panicked turns a fault of a handler into a response, or breaks the one off
+// that has begun.
+func (x *exchange) panicked(fault any) {
+	if fault == http.ErrAbortHandler { //nolint:errorlint // the value itself is the signal
+		if x.state == holding {
+			x.state = ended
+			if x.server.record(x.link.tenant, x.record) == nil {
+				x.finish(nil)
+			}
+		} else if x.state == streaming {
+			x.finish(x.streamed())
+		}
+		panic(http.ErrAbortHandler)
+	}
+	x.server.log.Error("a handler panicked", "trajectory", x.link.tenant.id, "record", x.record.ID,
+		"panic", clip(fmt.Sprint(fault)), "stack", string(debug.Stack()))
+	x.note = "handler panicked: " + clip(fmt.Sprint(fault))
+	if x.state == holding {
+		x.status, x.held, x.size = 0, nil, 0
+		clear(x.header)
+		x.fail(http.StatusInternalServerError, x.note)
+		return
+	}
+	if x.state == streaming {
+		x.finish(x.streamed())
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// complete records a held response and sends it.
+func (x *exchange) complete() {
+	x.WriteHeader(http.StatusOK)
+	if x.header.Get("Content-Length") == "" && hasBody(x.status) {
+		x.header.Set("Content-Length", strconv.FormatInt(x.size, 10))
+	}
+	x.personaHeaders()
+	fields, closes := x.wireFields()
+	x.record.Response = &api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
+	x.record.Error = x.note
+	x.record.DurationMS = milliseconds(x.server.now().Sub(x.message.start))
+	if err := x.server.record(x.link.tenant, x.record); err != nil {
+		x.unavailable()
+		return
+	}
+	x.state = ended
+	if t, ok := x.carrier.(*tap); ok {
+		t.prepare(&readyHead{status: x.status, fields: fields, closes: closes})
+		x.sendFrame()
+	} else {
+		x.sendHead()
+	}
+	if len(x.held) == 0 {
+		return
+	}
+	if x.message.head == nil && x.awaitWrite() != nil {
+		return
+	}
+	_, _ = x.out.Write(x.held) // the record says what was answered, not what arrived
+}
+
+// finish writes the second line of a record.
+func (x *exchange) finish(r *api.Response) {
+	o := &api.Outcome{
+		Seq: x.record.Seq, Outcome: true, Response: r,
+		DurationMS: milliseconds(x.server.now().Sub(x.message.start)), Error: x.note,
+	}
+	if x.failed != nil && o.Error == "" {
+		o.Error = "response was not taken whole: " + clip(x.failed.Error())
+	}
+	x.server.noteStorage(x.link.tenant.journal.Finish(x.record.Seq, o))
+}
+
+// fail answers with the persona's error page. note is for the record.
+func (x *exchange) fail(status int, note string) {
+	x.note = note
+	if sent := wire.WireStatus(status); sent == status && status != http.StatusMisdirectedRequest {
+		persona.WriteError(x, x.persona, status)
+	} else {
+		a := wire.ErrorAnswer(x.persona.ServerHeader, status, x.server.now())
+		for _, f := range a.Fields {
+			if f[0] != "Connection" {
+				x.header.Set(f[0], f[1])
+			}
+		}
+		x.WriteHeader(a.Status)
+		_, _ = x.Write(a.Body) // held
+	}
+	if status != http.StatusNotFound && status != http.StatusMisdirectedRequest && x.message.head != nil {
+		x.header.Set("Connection", "close")
+	}
+}
+
+// abandon records a request whose client is gone: there is nobody to answer.
+func (x *exchange) abandon(note string) {
+	x.note = note
+	x.state = ended
+	if err := x.server.record(x.link.tenant, x.record); err == nil {
+		x.finish(nil)
+	}
+	panic(http.ErrAbortHandler) // net/http closes the connection
+}
+
+// unavailable answers that nothing was stored, and acknowledges nothing.
+func (x *exchange) unavailable() {
+	x.state = ended
+	a := wire.ErrorAnswer(x.persona.ServerHeader, http.StatusServiceUnavailable, x.server.now())
+	h := x.out.Header()
+	for _, f := range a.Fields {
+		h.Set(f[0], f[1])
+	}
+	x.out.WriteHeader(a.Status)
+	_, _ = x.out.Write(a.Body) // the client may be gone
+}
+
+// sendFrame gives net/http of a prepared head only what it frames the message by.
+func (x *exchange) sendFrame() {
+	h := x.out.Header()
+	h["Date"], h["Content-Type"] = nil, nil
+	for _, name := range []string{"Content-Length", "Connection"} {
+		if v, ok := x.header[name]; ok {
+			h[name] = v
+		}
+	}
+	x.out.WriteHeader(x.status)
+}
+
+// sendHead gives the response's head to net/http. An absent content type stays
+// absent: net/http would guess one.
+func (x *exchange) sendHead() {
+	x.personaHeaders()
+	h := x.out.Header()
+	for name, values := range x.header {
+		h[name] = values
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil
+	}
+	x.out.WriteHeader(x.status)
+}
+
+// personaHeaders are on every response, and on those without a body nothing
+// that speaks of one.
+func (x *exchange) personaHeaders() {
+	switch x.status {
+	case http.StatusNotModified:
+		x.header.Del("Content-Type")
+		fallthrough
+	case http.StatusNoContent:
+		x.header.Del("Content-Length")
+	}
+	x.header.Set("Server", x.persona.ServerHeader)
+	if x.header.Get("Date") == "" {
+		x.header.Set("Date", x.server.now().UTC().Format(wire.DateFormat))
+	}
+}
+
+// streamed describes a response that was sent as it came.
+func (x *exchange) streamed() *api.Response {
+	fields, _ := x.wireFields()
+	r := &api.Response{Status: x.status, Headers: fields, Body: api.Digest{Size: x.size, SHA256: hex.EncodeToString(x.sum.Sum(nil))}}
+	if x.bodyless() {
+		r.Body.Size = 0
+	}
+	return r
+}
+
+// wireFields lists the header as it is sent, and whether the connection is
+// closed after the response.
+func (x *exchange) wireFields() (fields [][2]string, closes bool) {
+	fields = fieldsOf(x.header)
+	if x.message.head == nil {
+		return fields, false
+	}
+	t := x.message.turn
+	t.Close = t.Close || strings.EqualFold(x.header.Get("Connection"), "close")
+	if x.state == streaming && x.header.Get("Content-Length") == "" && !x.bodyless() {
+		if t.Minor >= 1 {
+			fields = append(fields, [2]string{"Transfer-Encoding", "chunked"})
+		} else {
+			t.Close = true
+		}
+	}
+	return wire.DialectOf(x.persona.ServerHeader).Arrange(fields, t), t.Close
+}
+
+// bodyless says whether what handlers write is only counted.
+func (x *exchange) bodyless() bool { return x.message.method == http.MethodHead || !hasBody(x.status) }
+
+func hasBody(status int) bool {
+	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
+}
