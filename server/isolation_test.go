@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -381,5 +383,30 @@ func TestRegistrationOverTheSocketFollowsTheContract(t *testing.T) {
 	}
 	if _, err := w.admin.Register(ctx, registration("t2", 2)); !errors.As(err, &e) || e.Status != http.StatusGone || e.Code != api.CodeRetired {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestBodyThatCannotBeKeptIsNotAcknowledged takes away the place where bodies
+// are kept, so that a body is received whole and still cannot be evidence.
+func TestBodyThatCannotBeKeptIsNotAcknowledged(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	big := strings.Repeat("secret ", 20<<10)
+	if r, _ := w.do(w.client(2, false), "POST", "http://a.example/webhook", "first"); r.StatusCode != 200 {
+		t.Fatal(r.Status)
+	}
+	bodies := filepath.Join(w.state, "journal", "t2", "bodies")
+	if err := os.RemoveAll(bodies); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bodies, nil, 0o600); err != nil { // no directory any more, for root too
+		t.Fatal(err)
+	}
+	if r, _ := w.do(w.client(2, false), "POST", "http://a.example/webhook", big); r.StatusCode != 503 {
+		t.Errorf("answered %s", r.Status)
+	}
+	records := w.records("t2")
+	if last := records[len(records)-1]; last.Response.Status != 503 || !last.Request.Body.Truncated || last.Request.Body.Size != int64(len(big)) {
+		t.Errorf("recorded %+v", last)
 	}
 }

@@ -112,6 +112,9 @@ func (x *exchange) receive(r *http.Request) bool {
 	}
 	err := x.spool(r, limit)
 	x.keepBody()
+	if err == nil && x.body.Err() != nil {
+		err = errNotStored // read whole, but what was kept of it is not in place
+	}
 	if t, ok := x.carrier.(*tap); ok {
 		x.addTrailers(t.body.Trailers, t.body.Extras)
 	} else {
