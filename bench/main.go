@@ -26,6 +26,13 @@ func main() {
 	flag.Parse()
 	benches := map[string]func(context.Context, int) error{"up": benchUp, "serve": benchServe, "hash": benchHash}
 	names := flag.Args()
+	if len(names) == 3 && names[0] == bareVerb {
+		if err := bareServer(names[1], names[2]); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", bareVerb, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(names) == 0 {
 		names = []string{"hash", "serve", "up"}
 	}

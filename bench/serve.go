@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,7 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/linuxarena/ctis/server/api"
@@ -27,8 +25,11 @@ const (
 )
 
 // benchServe posts small bodies to the real server and to the least that does
-// the same job: net/http that reads the body, appends one line of JSON to a
-// file, and answers.
+// the same job (bare.go), each a process of its own.
+//
+// Two ratios are told. That of time is what a client sees with every processor
+// busy, and holds the client's own share on both sides. That of the servers'
+// processor time leaves the client out, and is the one to judge by.
 func benchServe(ctx context.Context, runs int) (err error) {
 	dir, err := os.MkdirTemp("", "ctis-bench-")
 	if err != nil {
@@ -39,53 +40,122 @@ func benchServe(ctx context.Context, runs int) (err error) {
 	if err != nil {
 		return err
 	}
-	addr, err := freeAddr()
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	tlsAddr, err := freeAddr()
-	if err != nil {
-		return err
+	var addrs [3]string
+	for i := range addrs {
+		if addrs[i], err = freeAddr(); err != nil {
+			return err
+		}
 	}
 	socket := filepath.Join(dir, "admin.sock")
-	server := exec.CommandContext(ctx, bin, "--http", addr, "--https", tlsAddr, "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
-	server.Stderr = os.Stderr
-	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
-	if err := server.Start(); err != nil {
+	ctis, err := launch(ctx, bin, "--log-level", "warn", "--http", addrs[0], "--https", addrs[1], "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		_ = server.Process.Signal(os.Interrupt) // it may have ended by itself, which Wait tells
-		var exit *exec.ExitError
-		if waitErr := server.Wait(); waitErr != nil && !errors.As(waitErr, &exit) {
-			err = errors.Join(err, waitErr)
-		}
-	}()
+	defer func() { err = errors.Join(err, ctis.end()) }()
+	bare, err := launch(ctx, self, bareVerb, addrs[2], filepath.Join(dir, "bare.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.end()) }()
 	if err := registerBench(ctx, socket); err != nil {
 		return err
 	}
-	bare, closeBare, err := bareServer(filepath.Join(dir, "bare.jsonl"))
+	if err := answers(ctx, addrs[2]); err != nil {
+		return fmt.Errorf("bare net/http: %w", err)
+	}
+	ctis.addr, bare.addr = addrs[0], addrs[2]
+
+	for i := range runs + 1 {
+		for _, s := range []*contender{ctis, bare} {
+			if i == 1 {
+				s.wall, s.work = nil, nil // the first turn warms up
+			}
+			if err := s.turn(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	const each = float64(serveRequests)
+	fmt.Printf("serve  ctis-server         %.0f requests/s (%v for %d), its processor time %.1f µs a request\n       bare net/http       %.0f requests/s (%v), its processor time %.1f µs a request\n       time ratio %.2f, processor time ratio %.2f\n",
+		each/ctis.wall.median().Seconds(), ctis.wall, serveRequests, ctis.work.median().Seconds()*1e6/each,
+		each/bare.wall.median().Seconds(), bare.wall, bare.work.median().Seconds()*1e6/each,
+		ctis.wall.median().Seconds()/bare.wall.median().Seconds(), ctis.work.median().Seconds()/bare.work.median().Seconds())
+	return nil
+}
+
+// contender is a server that is measured.
+type contender struct {
+	*exec.Cmd
+	addr       string
+	wall, work figures
+}
+
+func launch(ctx context.Context, name string, args ...string) (*contender, error) {
+	c := &contender{Cmd: exec.CommandContext(ctx, name, args...)}
+	c.Stderr = os.Stderr
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	return c, c.Start()
+}
+
+// end stops the server. It may have ended by itself, which Wait tells.
+func (c *contender) end() error {
+	_ = c.Process.Signal(os.Interrupt)
+	var exit *exec.ExitError
+	if err := c.Wait(); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	return nil
+}
+
+// turn measures serveRequests requests.
+func (c *contender) turn(ctx context.Context) error {
+	before, err := processorTime(c.Process.Pid)
 	if err != nil {
 		return err
 	}
-	defer closeBare()
-
-	var a, b figures
-	for i := range runs + 1 {
-		if i == 1 {
-			a, b = nil, nil
-		}
-		if err := timed(&a, func() error { return posts(ctx, "http://"+addr+"/webhook") }); err != nil {
-			return fmt.Errorf("ctis-server: %w", err)
-		}
-		if err := timed(&b, func() error { return posts(ctx, "http://"+bare+"/webhook") }); err != nil {
-			return fmt.Errorf("bare net/http: %w", err)
-		}
+	if err := timed(&c.wall, func() error { return posts(ctx, c.addr) }); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(c.Path), err)
 	}
-	rate := func(f figures) float64 { return serveRequests / f.median().Seconds() }
-	fmt.Printf("serve  ctis-server         %.0f requests/s (%v for %d)\n       bare net/http       %.0f requests/s (%v)\n       time ratio %.2f\n",
-		rate(a), a, serveRequests, rate(b), b, a.median().Seconds()/b.median().Seconds())
-	return nil
+	after, err := processorTime(c.Process.Pid)
+	c.work = append(c.work, after-before)
+	return err
+}
+
+// processorTime is what a process has used up, user and system, as proc(5) counts it.
+func processorTime(pid int) (time.Duration, error) {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs on Linux
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before may hold spaces
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("process %d: its statistics have %d fields", pid, len(fields))
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+}
+
+// answers waits until somebody listens at addr.
+func answers(ctx context.Context, addr string) error {
+	var err error
+	for range 100 {
+		var c net.Conn
+		if c, err = new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil {
+			return c.Close()
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
 }
 
 // freeAddr finds a port on loopback nobody listens on.
@@ -120,49 +190,13 @@ func registerBench(ctx context.Context, socket string) error {
 	return err
 }
 
-// bareServer is the yardstick.
-func bareServer(path string) (addr string, stop func(), err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return "", nil, err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	var mu sync.Mutex
-	seq := 0
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		seq++
-		line, err := json.Marshal(map[string]any{"seq": seq, "time": time.Now(), "method": r.Method, "host": r.Host, "target": r.RequestURI, "headers": r.Header, "body": string(body)})
-		if err == nil {
-			_, err = file.Write(append(line, '\n'))
-		}
-		mu.Unlock()
-		if err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"status":"received","id":"`+strconv.Itoa(seq)+`"}`) // the client counts what arrives
-	})}
-	go func() { _ = srv.Serve(l) }() // ends with Close
-	return l.Addr().String(), func() { _ = srv.Close(); _ = file.Close() }, nil
-}
-
 // posts makes serveRequests requests over serveConnections connections, written
-// by hand so that the client weighs little in the comparison.
-func posts(ctx context.Context, url string) error {
-	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader([]byte(`{"secret":"7c1f-93aa","step":1}`)))
+// and read by hand so that the client weighs little in the comparison.
+func posts(ctx context.Context, addr string) error {
+	req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/webhook", strings.NewReader(`{"secret":"7c1f-93aa","step":1}`))
 	if err != nil {
 		return err
 	}
-	addr := req.URL.Host
 	req.Host = "filebin.net"
 	var wire bytes.Buffer
 	if err := req.Write(&wire); err != nil {
@@ -190,16 +224,36 @@ func postOver(ctx context.Context, addr string, request []byte, n int) error {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
-		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
+		if err := readAnswer(r); err != nil {
 			return err
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return errors.New(resp.Status)
 		}
 	}
 	return nil
+}
+
+// readAnswer reads one response that must be a 200 with a Content-Length.
+func readAnswer(r *bufio.Reader) error {
+	length := -1
+	for first := true; ; first = false {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
+			return errors.New(strings.TrimSpace(string(line)))
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+		if len(line) == len("\r\n") {
+			break
+		}
+	}
+	if length < 0 {
+		return errors.New("a response without a length")
+	}
+	_, err := r.Discard(length)
+	return err
 }

@@ -12,8 +12,8 @@ import (
 // argument. Flags of the whole program may stand anywhere. What follows "--"
 // is left alone.
 func orderArgs(root *cli.App, args []string) ([]string, error) {
-	if len(args) == 0 {
-		return args, nil
+	if len(args) == 0 || len(args) > 1 && args[1] == "complete" {
+		return args, nil // complete gets a line that is still being typed
 	}
 	global := flagKinds(root.Flags)
 	var program, flags, rest []string

@@ -74,6 +74,8 @@ func (a *app) root() *cli.App {
 			a.logsCommand(),
 			a.caCommand(),
 			a.demoCommand(),
+			a.completionCommand(),
+			a.completeCommand(),
 		},
 	}
 }

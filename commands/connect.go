@@ -2,8 +2,10 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
+	"time"
 
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/server/api"
@@ -18,6 +20,36 @@ func (a *app) connect(ctx context.Context) (*api.Client, error) {
 		return nil, err
 	}
 	return simulator.Connect(ctx, eng, a.instance)
+}
+
+// holdPatience is how long to wait for another process that works on the same
+// trajectory. It covers one that was just killed, whose hold ends with its
+// connection, not one that goes on.
+const holdPatience = 3 * time.Second
+
+// hold reserves a trajectory for this process, so that no other sets it up or takes
+// it down meanwhile and the simulator does not retire. It ends with the process.
+func (a *app) hold(ctx context.Context, admin *api.Client, id string) (release func(), err error) {
+	deadline := time.Now().Add(holdPatience)
+	for {
+		release, err = admin.Hold(ctx, id)
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Code != api.CodeHeld {
+			return release, err
+		}
+		if time.Now().After(deadline) {
+			return nil, &conflictError{
+				msg:     fmt.Sprintf("another ctis is setting up or taking down trajectory %q at this moment", id),
+				hint:    "wait until it has ended, or choose another --id",
+				details: map[string]any{"holders": refused.Holders},
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // composeRunner is docker compose, bound to the engine this run talks to and

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/simulator"
 )
 
@@ -106,11 +107,30 @@ func (a *app) runDown(ctx context.Context, ids []string, o downOptions) error {
 	return errors.Join(errs...)
 }
 
-// takeDown removes a trajectory: unregister, detach, docker compose down, then a
+// takeDown removes a trajectory while no other process works on it.
+func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiStep) (downResult, error) {
+	admin, err := simulator.Connect(ctx, a.engine, a.instance)
+	if err == nil {
+		defer admin.Close()
+		line.detail("waiting for the trajectory")
+		free, err := a.hold(ctx, admin, id)
+		var refused *api.Error
+		switch {
+		case err == nil:
+			defer free()
+		case errors.As(err, &refused) && refused.Code == api.CodeRetired: // has nothing to unregister
+		default:
+			return downResult{}, err
+		}
+	} // what else keeps it from answering, remove will tell
+	return a.remove(ctx, id, o, line)
+}
+
+// remove removes a trajectory: unregister, detach, docker compose down, then a
 // look by label and id at what is left, which is removed too. Each part bears
 // that it was done before or never, so it also serves as the undo of a failed
 // up. It fails if a container or a network of the project remains.
-func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiStep) (downResult, error) {
+func (a *app) remove(ctx context.Context, id string, o downOptions, line *uiStep) (downResult, error) {
 	result := downResult{Trajectory: id, Removed: removed{Containers: []string{}, Networks: []string{}, Volumes: []string{}}}
 	project, err := netpin.FindProject(ctx, a.engine, id)
 	if err != nil {

@@ -32,7 +32,8 @@ func (a *app) logsCommand() *cli.Command {
 		Name:      "logs",
 		Usage:     "show what a trajectory sent and what it got back",
 		ArgsUsage: "ID",
-		Description: "Reads the journal of trajectory ID; it stays readable after ctis down. With --json each line is one\n" +
+		Description: "Reads the journal of trajectory ID; it stays readable after ctis down. Once the id is used again,\n" +
+			"the journals of earlier trajectories are ID~1, ID~2, … With --json each line is one\n" +
 			"complete record (docs/journal.md). --raw gives the journal's lines as they are stored, whose digest\n" +
 			"chain can be checked with sha256sum alone. --unattributed, instead of an ID, shows connections that\n" +
 			"belonged to no trajectory.\n\n" +
@@ -101,8 +102,8 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	if o.unattributed {
 		o.id = api.Unattributed
-	} else if err := compose.ValidateID(o.id); err != nil {
-		return err
+	} else if id, _ := api.SplitArchived(o.id); compose.ValidateID(id) != nil {
+		return compose.ValidateID(o.id)
 	}
 	q, err := o.query(time.Now())
 	if err != nil {

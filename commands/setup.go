@@ -17,7 +17,7 @@ import (
 	"github.com/linuxarena/ctis/simulator"
 )
 
-// subnetRaces is how often a lost race for a subnet is retried with another.
+// subnetRaces is how often a lost race (for a subnet, for a simulator) is retried.
 const subnetRaces = 8
 
 // setup is one run of `ctis up`: the steps of SPEC §7 in order, and what each
@@ -32,6 +32,7 @@ type setup struct {
 	env    *compose.Environment
 	image  *simulator.ImageResult
 	sim    *simulator.Result
+	free   func()         // gives the trajectory's id back
 	before netpin.Project // what of the project was there already
 	plan   *netpin.Plan
 	call   compose.Invocation // what every docker compose call of this run gets
@@ -39,6 +40,7 @@ type setup struct {
 	result upResult
 }
 
+// run does the steps. What it leaves open, end closes, after a roll-back too.
 func (s *setup) run(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
@@ -58,7 +60,10 @@ func (s *setup) run(ctx context.Context) error {
 	if err := s.steps.do(ctx, "Simulator", s.ensureSimulator); err != nil {
 		return err
 	}
-	defer s.sim.Client.Close()
+	// From here on no other ctis works on this trajectory; before, one may have.
+	if err := s.look(ctx); err != nil {
+		return err
+	}
 	done, err := s.alreadyUp(ctx)
 	if done || err != nil {
 		return err
@@ -78,6 +83,16 @@ func (s *setup) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// end lets go of what the run held.
+func (s *setup) end() {
+	if s.free != nil {
+		s.free()
+	}
+	if s.sim != nil {
+		s.sim.Client.Close()
+	}
 }
 
 // load checks the environment. Nothing is touched before it is valid.
@@ -137,13 +152,27 @@ func (s *setup) ensureImage(ctx context.Context, line *uiStep) (string, error) {
 }
 
 func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, error) {
-	sim, err := s.app.ensureSimulator(ctx, s.image, s.pool, line.detail)
-	if err != nil {
-		return "", err
+	reused := true
+	for try := 0; ; try++ {
+		sim, err := s.app.ensureSimulator(ctx, s.image, s.pool, line.detail)
+		if err != nil {
+			return "", err
+		}
+		s.sim, reused = sim, reused && sim.Reused
+		s.free, err = s.app.hold(ctx, sim.Client, s.id)
+		if err == nil {
+			break
+		}
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Code != api.CodeRetired || try == subnetRaces {
+			return "", err
+		}
+		// Another process has just replaced it: its successor is the one to use.
+		sim.Client.Close()
 	}
-	s.sim = sim
-	s.result.Simulator.Container, s.result.Simulator.Reused = sim.Container, sim.Reused
-	if sim.Reused {
+	sim := s.sim
+	s.result.Simulator.Container, s.result.Simulator.Reused = sim.Container, reused
+	if reused {
 		return sim.Container + " (reused)", nil
 	}
 	return sim.Container, nil
@@ -187,7 +216,7 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 	fresh := s.before.Empty()
 	if fresh {
 		s.steps.onUndo("removing the project", func(ctx context.Context) error {
-			_, err := s.app.takeDown(ctx, s.id, downOptions{volumes: true, timeout: 10 * time.Second}, line)
+			_, err := s.app.remove(ctx, s.id, downOptions{volumes: true, timeout: 10 * time.Second}, line)
 			return err
 		})
 	}
@@ -227,7 +256,7 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 				lost = append(lost, n.Subnet)
 			}
 		}
-		if _, err := s.app.takeDown(ctx, s.id, downOptions{volumes: true}, line); err != nil {
+		if _, err := s.app.remove(ctx, s.id, downOptions{volumes: true}, line); err != nil {
 			return "", err
 		}
 	}
@@ -349,10 +378,6 @@ func (s *setup) peers() []api.Peer {
 
 func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 	_, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets))
-	var refused *api.Error
-	if errors.As(err, &refused) && refused.Code == api.CodeRetired {
-		return "", &hintedError{err: err, hint: "another ctis is replacing the simulator at this moment: run ctis up again"}
-	}
 	return plural(len(s.env.Config.Personas), "persona"), err
 }
 

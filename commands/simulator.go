@@ -34,6 +34,9 @@ func (a *app) ensureImage(ctx context.Context, ref string, detail func(string)) 
 		if o.Source, err = inputs.Sum(); err != nil {
 			return nil, err
 		}
+		for _, w := range o.Source.Warnings() {
+			a.ui.warn(w)
+		}
 		hash = o.Source.Hash
 	}
 	o.Choice = imagehash.Resolve(ref, env, skip, hash)

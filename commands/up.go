@@ -98,6 +98,7 @@ func (a *app) runUp(ctx context.Context, o upOptions) (*upResult, error) {
 		return nil, err
 	}
 	s := &setup{app: a, o: o, pool: pool, steps: steps{ui: a.ui}, id: o.id}
+	defer s.end()
 	if err := s.run(ctx); err != nil {
 		if o.keepOnFailure && len(s.steps.undo) > 0 {
 			a.ui.note("left as it is (--keep-on-failure); ctis down " + s.id + " removes it")

@@ -99,6 +99,30 @@ func TestUpAgainChangesNothingAndOtherSettingsConflict(t *testing.T) {
 	b.exec(first.container(t, "default"), images.Program, "fetch", "https://filebin.net/")
 }
 
+// TestAnIDUsedAgainBeginsAnew: the second run of an id sees neither the files nor
+// the records of the first, whose journal stays readable beside its own.
+func TestAnIDUsedAgainBeginsAnew(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := b.id("twice")
+	dir := scratchHost(t)
+	for _, run := range []string{"first", "second"} {
+		up := b.up(dir, id)
+		agent := up.container(t, "default")
+		if out, err := exec.Command("docker", "exec", agent, images.Program, "fetch", "https://filebin.net/data/key").CombinedOutput(); err != nil || !strings.Contains(string(out), `"status":404`) {
+			t.Errorf("%s run finds the key of an earlier one: %s (%v)", run, out, err)
+		}
+		b.exec(agent, images.Program, "fetch", "-X", "PUT", "-d", run, "https://filebin.net/data/key")
+		b.ctis("down", id, "--timeout", "0s").must(t, 0)
+	}
+	for name, want := range map[string]string{id + "~1": "first", id: "second"} {
+		records := b.journal(name)
+		if len(records) != 2 || records[0].Seq != 1 || records[1].Request.Body.Content != want {
+			t.Errorf("journal of %s: %+v", name, records)
+		}
+	}
+}
+
 // TestAProjectThatIsNotOursIsNeverTouched: neither up nor down acts on a Compose
 // project that ctis did not make.
 func TestAProjectThatIsNotOursIsNeverTouched(t *testing.T) {

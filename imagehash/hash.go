@@ -32,6 +32,8 @@
 package imagehash
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -64,6 +66,11 @@ type Input struct {
 	Size   int64  // bytes; 0 for links
 	Digest string // SHA-256 of the content, 64 hex digits; of the target for links
 	Target string // of a link, as stored
+
+	// CRLF marks a script whose first line, with the interpreter's name, ends in
+	// a carriage return: no kernel finds that interpreter. The bytes are hashed
+	// and built as they are all the same.
+	CRLF bool
 }
 
 // Sum is what an image's source amounts to: the hash, and all that went into it.
@@ -84,6 +91,18 @@ func (s *Sum) All() []Input {
 	for _, in := range s.Inputs {
 		if in.Path != s.Dockerfile.Path {
 			all = append(all, in)
+		}
+	}
+	return all
+}
+
+// Warnings says what of the source will not work as it stands, although it can be
+// hashed and built.
+func (s *Sum) Warnings() []string {
+	var all []string
+	for _, in := range s.All() {
+		if in.CRLF {
+			all = append(all, fmt.Sprintf("script %q has Windows line ends, so its interpreter will not be found; check it out with LF (.gitattributes: * text=auto eol=lf)", in.Path))
 		}
 	}
 	return all
@@ -163,11 +182,26 @@ func digest(fsys fs.FS, p string) (Input, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	n, err := io.Copy(h, f)
+	r := bufio.NewReaderSize(f, longestShebang)
+	start, err := r.Peek(longestShebang)
+	if err != nil && err != io.EOF {
+		return Input{}, fmt.Errorf("read build input %q: %w", p, err)
+	}
+	crlf := crlfScript(start) // before the buffer is used on
+	n, err := io.Copy(h, r)
 	if err != nil {
 		return Input{}, fmt.Errorf("read build input %q: %w", p, err)
 	}
-	return Input{Path: p, Kind: KindFile, Exec: executable(fi), Size: n, Digest: hex.EncodeToString(h.Sum(nil))}, nil
+	return Input{Path: p, Kind: KindFile, Exec: executable(fi), Size: n, Digest: hex.EncodeToString(h.Sum(nil)), CRLF: crlf}, nil
+}
+
+// longestShebang is as much as Linux reads of a script's first line, in bytes
+// (BINPRM_BUF_SIZE).
+const longestShebang = 256
+
+func crlfScript(start []byte) bool {
+	line, _, _ := bytes.Cut(start, []byte("\n"))
+	return bytes.HasPrefix(line, []byte("#!")) && bytes.HasSuffix(line, []byte("\r"))
 }
 
 // executable asks the owner's bit alone: the others depend on the umask of the

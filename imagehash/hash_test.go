@@ -3,8 +3,10 @@ package imagehash
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"embed"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -287,5 +289,33 @@ func TestDockerfileIsBuiltAsItWasScanned(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestScriptWithWindowsLineEndsIsWarnedOf(t *testing.T) {
+	fsys := fstest.MapFS{
+		"Dockerfile": {Data: []byte("FROM scratch\nCOPY . /\n")},
+		"bad.sh":     {Data: []byte("#!/bin/sh\r\necho\r\n")},
+		"good.sh":    {Data: []byte("#!/bin/sh\necho\r\n")},
+		"text.txt":   {Data: []byte("no script\r\n")},
+		"empty":      {},
+		"short":      {Data: []byte("#!\r\n")},
+	}
+	in, err := Read(fsys, "Dockerfile", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := in.Sum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(sum.Warnings(), "\n")
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"bad.sh"`) || !strings.Contains(got, `"short"`) {
+		t.Errorf("warnings:\n%s", got)
+	}
+	for _, one := range sum.Inputs {
+		if one.Path == "bad.sh" && one.Digest != fmt.Sprintf("%x", sha256.Sum256(fsys["bad.sh"].Data)) {
+			t.Error("the digest is not that of the raw bytes")
+		}
 	}
 }

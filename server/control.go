@@ -60,8 +60,11 @@ func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 // CA: see [admin.Simulator].
 func (c control) CA() []byte { return c.ca.PEM() }
 
+// Hold: see [admin.Simulator].
+func (c control) Hold(id string) (func(), error) { return c.registry.Hold(id) }
+
 // Register: see [admin.Simulator]. What an earlier trajectory of the same id
-// stored is removed first: a new one begins empty.
+// stored is removed first, and its journal set aside: a new one begins empty.
 func (c control) Register(r *api.Registration) (*api.Registered, error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -69,7 +72,7 @@ func (c control) Register(r *api.Registration) (*api.Registered, error) {
 		if err := c.files.Remove(r.Trajectory); err != nil {
 			return err
 		}
-		_, err := c.journal.Journal(r.Trajectory)
+		_, err := c.journal.Begin(r.Trajectory)
 		return err
 	})
 	if err != nil {
@@ -142,7 +145,7 @@ func (c control) Unregister(ctx context.Context, id string) (*api.Unregistered, 
 
 // Journal: see [admin.Simulator].
 func (c control) Journal(id string) (admin.Journal, bool) {
-	if id != api.Unattributed && !registry.ValidID(id) {
+	if base, _ := api.SplitArchived(id); id != api.Unattributed && !registry.ValidID(base) {
 		return nil, false
 	}
 	j, ok := c.journal.Lookup(id)

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"time"
 
@@ -70,8 +68,7 @@ func (l *link) keep(b []byte, limit int) api.Body {
 	_ = s.Close()
 	body := l.tenant.journal.Keep(s)
 	if len(kept) < len(b) {
-		sum := sha256.Sum256(b)
-		body.Size, body.SHA256, body.Truncated = int64(len(b)), hex.EncodeToString(sum[:]), true
+		body.Size, body.SHA256, body.Truncated = int64(len(b)), api.HexSHA256(b), true
 	}
 	return body
 }
@@ -104,8 +101,7 @@ func (s *Server) noteStorage(err error) {
 }
 
 func digestOf(b []byte) api.Digest {
-	sum := sha256.Sum256(b)
-	return api.Digest{Size: int64(len(b)), SHA256: hex.EncodeToString(sum[:])}
+	return api.Digest{Size: int64(len(b)), SHA256: api.HexSHA256(b)}
 }
 
 func hostOf(p *api.Persona) string {

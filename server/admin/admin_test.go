@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -33,6 +34,7 @@ func (f *fake) Register(r *api.Registration) (*api.Registered, error) {
 	f.registered = r
 	return &api.Registered{}, f.err
 }
+func (f *fake) Hold(string) (func(), error) { return func() {}, f.err }
 func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 	return &api.TrajectoryStatus{Trajectory: "t1"}, f.err
 }
@@ -182,3 +184,38 @@ func TestListenLeavesAFileThatIsNoSocketAlone(t *testing.T) {
 		t.Error("the file is gone")
 	}
 }
+
+// TestHoldLastsAsLongAsItsConnection: the reservation ends with whoever made it,
+// also when that is killed and says nothing more.
+func TestHoldLastsAsLongAsItsConnection(t *testing.T) {
+	released := make(chan struct{})
+	f := &holder{fake: &fake{}, released: released}
+	server := httptest.NewServer(Handler(f, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST /v1/trajectories/t1/hold HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	select {
+	case <-released:
+		t.Fatal("released while the connection stands")
+	default:
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-released
+}
+
+type holder struct {
+	*fake
+	released chan struct{}
+}
+
+func (h *holder) Hold(string) (func(), error) { return func() { close(h.released) }, nil }

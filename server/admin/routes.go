@@ -20,6 +20,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("GET /v1/ca", a.ca)
 	handle("POST /v1/trajectories", a.register)
 	handle("GET /v1/trajectories/{id}", a.trajectory)
+	handle("POST /v1/trajectories/{id}/hold", a.hold)
 	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
@@ -64,6 +65,21 @@ func (a routes) register(_ http.ResponseWriter, r *http.Request) (any, error) {
 // trajectory: 200 [api.TrajectoryStatus]; 404 when it is not registered.
 func (a routes) trajectory(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return orError(a.s.Trajectory(r.PathValue("id")))
+}
+
+// hold: 200 without end; the id is reserved until the caller breaks the connection
+// off. 409 held, 410 retired, 400 for what is no id.
+func (a routes) hold(w http.ResponseWriter, r *http.Request) (any, error) {
+	release, err := a.s.Hold(r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	w.WriteHeader(http.StatusOK)
+	if err := http.NewResponseController(w).Flush(); err == nil {
+		<-r.Context().Done()
+	}
+	return nil, nil
 }
 
 // setPeers: body [api.Peers], replacing those of the networks it names; 200 {}.
@@ -123,7 +139,7 @@ func (a routes) journal(w http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, err
 }
 
-// retire: 200 {}; 409 busy with Holders while trajectories are registered.
+// retire: 200 {}; 409 busy with Holders while trajectories are registered or held.
 func (a routes) retire(http.ResponseWriter, *http.Request) (any, error) {
 	return empty{}, a.s.Retire()
 }

@@ -10,6 +10,8 @@ package api
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,6 +24,24 @@ const Protocol = 1
 // trajectory: connections whose two ends match no registered network. It is no
 // valid trajectory id, so it can collide with none.
 const Unattributed = "_unattributed"
+
+// ArchivedID names the journal of an earlier trajectory that had the same id: the
+// n-th one, counted from 1. It is no valid trajectory id either.
+func ArchivedID(id string, n int) string { return id + "~" + strconv.Itoa(n) }
+
+// SplitArchived takes such a name apart; n is 0 for the present journal of id,
+// and for what only looks like an archived one.
+func SplitArchived(name string) (id string, n int) {
+	id, number, ok := strings.Cut(name, "~")
+	if !ok {
+		return name, 0
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || ArchivedID(id, n) != name {
+		return name, 0
+	}
+	return id, n
+}
 
 // The endpoints a persona can have built in.
 const (

@@ -48,6 +48,23 @@ func (c *Client) CA(ctx context.Context) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 }
 
+// Hold reserves a trajectory for the caller, who sets it up or takes it down,
+// until release is called or the caller's process ends, however it ends: the
+// reservation lives as long as its connection. While it is held the simulator
+// does not retire, and another Hold of it is an *[Error] with code [CodeHeld].
+func (c *Client) Hold(ctx context.Context, id string) (release func(), err error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return func() {
+		cancel()
+		_ = resp.Body.Close() // the connection is cut, which is what releases
+	}, nil
+}
+
 // Register registers a trajectory, or confirms that it is registered with the
 // same settings. Other settings, or a retired simulator, are an *[Error].
 func (c *Client) Register(ctx context.Context, r *Registration) (*Registered, error) {

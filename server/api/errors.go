@@ -10,6 +10,7 @@ import (
 const (
 	CodeConflict = "conflict"  // 409: registered before with other settings
 	CodeBusy     = "busy"      // 409: trajectories are attached, so the simulator does not retire
+	CodeHeld     = "held"      // 409: another process is setting the trajectory up or taking it down
 	CodeRetired  = "retired"   // 410: this simulator accepts no registration any more
 	CodeNotFound = "not_found" // 404
 	CodeInvalid  = "invalid"   // 400

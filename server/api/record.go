@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 )
@@ -138,6 +140,14 @@ type Digest struct {
 	SHA256 string `json:"sha256"`
 }
 
+// HexSHA256 is the digest of b as records spell it.
+func HexSHA256(b []byte) string {
+	sum := sha256.Sum256(b)
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
+}
+
 // Time is an instant that always encodes with nine fractional digits in UTC, so
 // that records sort as text.
 type Time struct{ time.Time }
@@ -145,8 +155,11 @@ type Time struct{ time.Time }
 const timeLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
 // MarshalJSON encodes t in UTC with nanoseconds.
-func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
+func (t Time) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
+
+// AppendJSON appends what MarshalJSON gives.
+func (t Time) AppendJSON(b []byte) []byte {
+	return append(t.UTC().AppendFormat(append(b, '"'), timeLayout), '"')
 }
 
 // UnmarshalJSON accepts any RFC 3339 time.

@@ -58,12 +58,16 @@ func (r *reading) deliverNew(line []byte, at span) error {
 	return r.yield(line)
 }
 
-// wait returns the journal's size once it is above pos; false when ctx or the
-// store ends first.
+// wait returns the journal's size once it is above pos; false when ctx, the
+// journal or the store ends first.
 func (j *Journal) wait(ctx context.Context, pos int64) (size int64, ok bool) {
 	for {
 		j.mu.Lock()
 		size = j.size
+		if size <= pos && j.closed {
+			j.mu.Unlock()
+			return 0, false
+		}
 		if j.wake == nil {
 			j.wake = make(chan struct{})
 		}

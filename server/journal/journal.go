@@ -173,7 +173,7 @@ func (j *Journal) write(l *line, seq uint64) error {
 		return j.storageError(err)
 	}
 	j.size += int64(len(b))
-	j.prev = digest(b[:len(b)-1])
+	j.prev = appendDigest(j.prev[:0], b[:len(b)-1])
 	j.changed()
 	if j.wake != nil {
 		close(j.wake)
@@ -237,6 +237,10 @@ func (j *Journal) close() error {
 	j.mu.Lock()
 	err := j.tellGap()
 	j.closed = true
+	if j.wake != nil {
+		close(j.wake) // who follows it has seen all there will be
+		j.wake = nil
+	}
 	j.mu.Unlock()
 	if err == nil {
 		err = j.sync()

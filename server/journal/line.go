@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,39 +47,38 @@ var linePool = sync.Pool{New: func() any { return new(line) }}
 // line is a record or outcome encoded up to its number and link, which are only
 // known under the journal's lock.
 type line struct {
-	buf bytes.Buffer // headRoom free bytes, then the JSON with openHead
+	buf []byte // headRoom free bytes, then the JSON with openHead and a newline
 }
 
-// encode encodes v, which must have a zero seq and prev as its first fields.
-// The line goes back with free.
+// encode encodes a record or an outcome, whose seq and prev must be zero. The
+// line goes back with free.
 func encode(v any) (*line, error) {
 	l := linePool.Get().(*line)
-	l.buf.Reset()
-	l.buf.Write(make([]byte, headRoom))
-	if err := encodeJSON(&l.buf, v); err != nil {
+	var room [headRoom]byte
+	b, err := append(l.buf[:0], room[:]...), error(nil)
+	switch v := v.(type) {
+	case *api.Record:
+		b, err = appendRecord(b, v)
+	case *api.Outcome:
+		b, err = appendOutcome(b, v)
+	}
+	l.buf = append(b, '\n')
+	switch n := l.len(); {
+	case err != nil:
+	case !bytes.HasPrefix(b[headRoom:], []byte(openHead)):
+		err = errors.New("what is written does not begin with an open number and link")
+	case n > maxLine:
+		err = fmt.Errorf("a record of %d bytes is longer than the %d a line may have", n, maxLine)
+	}
+	if err != nil {
 		l.free()
 		return nil, err
-	}
-	if !bytes.HasPrefix(l.buf.Bytes()[headRoom:], []byte(openHead)) {
-		l.free()
-		return nil, fmt.Errorf("%T does not begin with an open number and link", v)
-	}
-	if n := l.len(); n > maxLine {
-		l.free()
-		return nil, fmt.Errorf("a record of %d bytes is longer than the %d a line may have", n, maxLine)
 	}
 	return l, nil
 }
 
-// encodeJSON writes v and a newline, without HTML escaping: bodies are full of <, > and &.
-func encodeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
 // len is an upper bound of the finished line in bytes.
-func (l *line) len() int { return l.buf.Len() - len(openHead) }
+func (l *line) len() int { return len(l.buf) - len(openHead) }
 
 // seal gives the line its number and link and returns it, newline included.
 func (l *line) seal(seq uint64, prev []byte) []byte {
@@ -91,21 +89,25 @@ func (l *line) seal(seq uint64, prev []byte) []byte {
 	head = append(head, prev...)
 	head = append(head, `",`...)
 	start := headRoom + len(openHead) - len(head)
-	out := l.buf.Bytes()[start:]
+	out := l.buf[start:]
 	copy(out, head)
 	return out
 }
 
 func (l *line) free() {
-	if l.buf.Cap() <= 1<<20 { // one huge record must not pin its memory
+	if cap(l.buf) <= 1<<20 { // one huge record must not pin its memory
 		linePool.Put(l)
 	}
 }
 
 // digest is the hex SHA-256 of a line without its newline.
 func digest(line []byte) []byte {
-	sum := sha256.Sum256(line)
-	return hex.AppendEncode(make([]byte, 0, 2*sha256.Size), sum[:])
+	return appendDigest(make([]byte, 0, 2*sha256.Size), line)
+}
+
+func appendDigest(dst, b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return hex.AppendEncode(dst, sum[:])
 }
 
 // head is what the beginning of a line says. Its slices point into the line.

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -241,11 +240,11 @@ func (r *reading) yieldJoined(line []byte, o *api.Outcome) error {
 			rec.Error = o.Error
 		}
 	}
-	var out bytes.Buffer
-	if err := encodeJSON(&out, &rec); err != nil {
-		return err
+	joined, err := appendRecord(nil, &rec)
+	if err != nil {
+		return fmt.Errorf("journal of %q: %w", r.j.name, err)
 	}
-	return r.yield(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
+	return r.yield(joined)
 }
 
 // at reads the line at a known place.

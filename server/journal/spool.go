@@ -22,8 +22,8 @@ const spoolPrefix = "spool-"
 type Spool struct {
 	j    *Journal
 	size int64
-	hash hash.Hash
-	sum  string // hex, once closed
+	hash hash.Hash // nil while mem is all there is
+	sum  string    // hex, once closed
 
 	mem      []byte
 	file     *os.File // open while writing
@@ -37,7 +37,7 @@ type Spool struct {
 // NewSpool makes a spool for a body of this trajectory. Its owner must call
 // Discard when the exchange is over.
 func (j *Journal) NewSpool() *Spool {
-	return &Spool{j: j, hash: sha256.New()}
+	return &Spool{j: j}
 }
 
 // Write adds to the body. It fails only with [ErrStorage], which [Spool.Err]
@@ -49,13 +49,17 @@ func (s *Spool) Write(p []byte) (int, error) {
 	if s.sum != "" {
 		return 0, errors.New("spool: written after it was closed")
 	}
-	s.hash.Write(p)
 	s.size += int64(len(p))
-	if s.refused {
+	if s.hash == nil && len(s.mem)+len(p) <= api.InlineBody {
+		s.mem = append(s.mem, p...)
 		return len(p), nil
 	}
-	if s.path == "" && len(s.mem)+len(p) <= api.InlineBody {
-		s.mem = append(s.mem, p...)
+	if s.hash == nil {
+		s.hash = sha256.New()
+		s.hash.Write(s.mem)
+	}
+	s.hash.Write(p)
+	if s.refused {
 		return len(p), nil
 	}
 	if err := s.toDisk(p); err != nil {
@@ -117,7 +121,7 @@ func (s *Spool) Close() error {
 	if s.sum != "" {
 		return s.err
 	}
-	s.sum = hex.EncodeToString(s.hash.Sum(nil))
+	s.sum = s.SHA256()
 	if s.file != nil {
 		err := s.file.Close()
 		s.file = nil
@@ -138,8 +142,11 @@ func (s *Spool) Size() int64 { return s.size }
 
 // SHA256 is the digest of everything written so far, in hex.
 func (s *Spool) SHA256() string {
-	if s.sum != "" {
+	switch {
+	case s.sum != "":
 		return s.sum
+	case s.hash == nil:
+		return api.HexSHA256(s.mem)
 	}
 	return hex.EncodeToString(s.hash.Sum(nil))
 }

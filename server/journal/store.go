@@ -164,8 +164,10 @@ func (s *Store) recoverAll() error {
 	return nil
 }
 
+// validName tells names of journals from other entries and from paths.
 func validName(name string) bool {
-	return name == api.Unattributed || trajectoryName.MatchString(name)
+	id, _ := api.SplitArchived(name)
+	return name == api.Unattributed || trajectoryName.MatchString(id)
 }
 
 // Close stops following readers, accounts for dropped requests, flushes every
@@ -215,7 +217,7 @@ func (s *Store) Journal(trajectory string) (*Journal, error) {
 	if j, ok := s.Lookup(trajectory); ok {
 		return j, nil
 	}
-	if !validName(trajectory) {
+	if trajectory != api.Unattributed && !trajectoryName.MatchString(trajectory) {
 		return nil, fmt.Errorf("journal: %q is no trajectory id", trajectory)
 	}
 	s.mu.Lock()

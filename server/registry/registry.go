@@ -31,6 +31,7 @@ type Registry struct {
 	// retiring and registering exclude each other.
 	mu       sync.Mutex
 	retired  bool
+	held     map[string]bool               // ids that a process on the host is working on
 	snapshot atomic.Pointer[[]*Trajectory] // sorted by id, replaced as a whole
 	problems []string                      // found by Load, fixed afterwards
 }
@@ -39,7 +40,7 @@ type Registry struct {
 // file that cannot be read back is set aside and reported by Problems; the
 // others are served.
 func Load(dir string, now func() time.Time) (*Registry, error) {
-	r := &Registry{dir: dir, now: now}
+	r := &Registry{dir: dir, now: now, held: map[string]bool{}}
 	list, problems, err := readAll(dir)
 	if err != nil {
 		return nil, err
@@ -166,20 +167,53 @@ func (r *Registry) Unregister(id string) (known bool, err error) {
 	return true, nil
 }
 
-// Retire makes Register refuse from now on, provided that nothing is
-// registered: both in one step. A process started again is not retired.
+// Hold reserves an id for one caller who sets it up or takes it down, so that two
+// never work on one trajectory. release may be called more than once. It outlives
+// no process: what a killed one had in work is for the next to clear away.
+//
+// Refusals are of type *[api.Error]: invalid, held or retired.
+func (r *Registry) Hold(id string) (release func(), err error) {
+	if !ValidID(id) {
+		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "%q is no trajectory id", id)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.retired:
+		return nil, api.Errorf(http.StatusGone, api.CodeRetired, "this simulator is retired; work on %q with its successor", id)
+	case r.held[id]:
+		e := api.Errorf(http.StatusConflict, api.CodeHeld, "another process is working on trajectory %q", id)
+		e.Holders = []string{id}
+		return nil, e
+	}
+	r.held[id] = true
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.held, id)
+	}), nil
+}
+
+// Retire makes Register and Hold refuse from now on, provided that nothing is
+// registered or held: all in one step. A process started again is not retired.
 func (r *Registry) Retire() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := r.Snapshot()
-	if len(list) == 0 {
+	var holders []string
+	for _, t := range r.Snapshot() {
+		holders = append(holders, t.Trajectory)
+	}
+	for id := range r.held {
+		holders = append(holders, id)
+	}
+	if len(holders) == 0 {
 		r.retired = true
 		return nil
 	}
-	e := api.Errorf(http.StatusConflict, api.CodeBusy, "%d trajectories are registered; take them down first", len(list))
-	for _, t := range list {
-		e.Holders = append(e.Holders, t.Trajectory)
-	}
+	slices.Sort(holders)
+	holders = slices.Compact(holders)
+	e := api.Errorf(http.StatusConflict, api.CodeBusy, "trajectories in use: %d; take them down first", len(holders))
+	e.Holders = holders
 	return e
 }
 

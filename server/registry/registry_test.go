@@ -335,3 +335,42 @@ func TestReadersNeverSeeAHalfChange(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
+	r := open(t, t.TempDir())
+	release, err := r.Hold("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+		t.Errorf("held twice: %v", err)
+	}
+	if other, err := r.Hold("b"); err != nil {
+		t.Errorf("another id: %v", err)
+	} else {
+		other()
+	}
+	if _, err := r.Hold("Not/An/Id"); codeOf(err) != api.CodeInvalid {
+		t.Errorf("no id: %v", err)
+	}
+	var e *api.Error
+	if err := r.Retire(); !errors.As(err, &e) || e.Code != api.CodeBusy || !reflect.DeepEqual(e.Holders, []string{"a"}) {
+		t.Errorf("retired while held: %v", err)
+	}
+	release()
+	again, err := r.Hold("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release() // once more does not release the next one's
+	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+		t.Errorf("the first caller released the second's: %v", err)
+	}
+	again()
+	if err := r.Retire(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Hold("a"); codeOf(err) != api.CodeRetired {
+		t.Errorf("held by a retired simulator: %v", err)
+	}
+}

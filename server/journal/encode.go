@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// Lines are encoded by hand: this is on the path of every request, and
+// encoding/json spends longer on a record than the disk does. The rule here is:
+// the bytes are those of encoding/json without HTML escaping, which bodies full
+// of <, > and & would only suffer from. A test compares the two over records
+// filled field by field, so that a field added to the types is missed there.
+
+// appendRecord appends r as a JSON object.
+func appendRecord(b []byte, r *api.Record) ([]byte, error) {
+	b = append(b, `{"seq":`...)
+	b = strconv.AppendUint(b, r.Seq, 10)
+	b = appendString(append(b, `,"prev":`...), r.Prev)
+	b = appendString(append(b, `,"id":`...), r.ID)
+	b = r.Time.AppendJSON(append(b, `,"time":`...))
+	b = appendString(append(b, `,"trajectory":`...), r.Trajectory)
+	b = appendString(append(b, `,"kind":`...), r.Kind)
+	b = appendString(append(b, `,"client":{"ip":`...), r.Client.IP)
+	b = strconv.AppendUint(append(b, `,"port":`...), uint64(r.Client.Port), 10)
+	b = appendString(append(b, `,"service":`...), r.Client.Service)
+	b = appendTLS(append(b, `},"tls":`...), r.TLS)
+	b = appendRequest(append(b, `,"request":`...), r.Request)
+	b = appendString(append(b, `,"persona":`...), r.Persona)
+	b = appendString(append(b, `,"endpoint":`...), r.Endpoint)
+	b = appendString(append(b, `,"rule":`...), r.Rule)
+	b, err := appendEnd(b, r.Response, r.DurationMS, r.Error)
+	if r.Raw != nil {
+		b = appendBody(append(b, `,"raw":`...), r.Raw)
+	}
+	if r.Dropped != 0 {
+		b = strconv.AppendUint(append(b, `,"dropped":`...), r.Dropped, 10)
+	}
+	if r.OutcomeUnknown {
+		b = append(b, `,"outcome_unknown":true`...)
+	}
+	return append(b, '}'), err
+}
+
+// appendOutcome appends o as a JSON object.
+func appendOutcome(b []byte, o *api.Outcome) ([]byte, error) {
+	b = append(b, `{"seq":`...)
+	b = strconv.AppendUint(b, o.Seq, 10)
+	b = appendString(append(b, `,"prev":`...), o.Prev)
+	b = strconv.AppendBool(append(b, `,"outcome":`...), o.Outcome)
+	b, err := appendEnd(b, o.Response, o.DurationMS, o.Error)
+	return append(b, '}'), err
+}
+
+// appendEnd appends what ends an exchange, the same in both kinds of line.
+func appendEnd(b []byte, r *api.Response, durationMS float64, failure string) ([]byte, error) {
+	b = appendResponse(append(b, `,"response":`...), r)
+	b, err := appendFloat(append(b, `,"duration_ms":`...), durationMS)
+	return appendString(append(b, `,"error":`...), failure), err
+}
+
+func appendTLS(b []byte, t *api.TLS) []byte {
+	if t == nil {
+		return append(b, "null"...)
+	}
+	b = appendString(append(b, `{"version":`...), t.Version)
+	b = appendString(append(b, `,"sni":`...), t.SNI)
+	b = appendString(append(b, `,"alpn":`...), t.ALPN)
+	return append(b, '}')
+}
+
+func appendRequest(b []byte, q *api.Request) []byte {
+	if q == nil {
+		return append(b, "null"...)
+	}
+	b = appendString(append(b, `{"method":`...), q.Method)
+	b = appendString(append(b, `,"host":`...), q.Host)
+	b = appendString(append(b, `,"target":`...), q.Target)
+	b = appendString(append(b, `,"proto":`...), q.Proto)
+	b = appendHeaders(append(b, `,"headers":`...), q.Headers)
+	b = appendBody(append(b, `,"body":`...), &q.Body)
+	return append(appendCharset(b, q.Charset), '}')
+}
+
+func appendResponse(b []byte, p *api.Response) []byte {
+	if p == nil {
+		return append(b, "null"...)
+	}
+	b = strconv.AppendInt(append(b, `{"status":`...), int64(p.Status), 10)
+	b = appendHeaders(append(b, `,"headers":`...), p.Headers)
+	b = strconv.AppendInt(append(b, `,"body":{"size":`...), p.Body.Size, 10)
+	b = appendString(append(b, `,"sha256":`...), p.Body.SHA256)
+	return append(appendCharset(append(b, '}'), p.Charset), '}')
+}
+
+func appendCharset(b []byte, charset string) []byte {
+	if charset == "" {
+		return b
+	}
+	return appendString(append(b, `,"charset":`...), charset)
+}
+
+func appendHeaders(b []byte, h [][2]string) []byte {
+	if h == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i := range h {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, '['), h[i][0])
+		b = appendString(append(b, ','), h[i][1])
+		b = append(b, ']')
+	}
+	return append(b, ']')
+}
+
+func appendBody(b []byte, d *api.Body) []byte {
+	b = strconv.AppendInt(append(b, `{"size":`...), d.Size, 10)
+	b = appendString(append(b, `,"sha256":`...), d.SHA256)
+	b = appendString(append(b, `,"encoding":`...), d.Encoding)
+	b = appendString(append(b, `,"content":`...), d.Content)
+	b = strconv.AppendBool(append(b, `,"truncated":`...), d.Truncated)
+	return append(b, '}')
+}
+
+// appendFloat writes f as ECMAScript does, which is what encoding/json follows.
+func appendFloat(b []byte, f float64) ([]byte, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return b, fmt.Errorf("JSON has no number for %v", f)
+	}
+	if abs := math.Abs(f); abs == 0 || abs >= 1e-6 && abs < 1e21 {
+		return strconv.AppendFloat(b, f, 'f', -1, 64), nil
+	}
+	b = strconv.AppendFloat(b, f, 'e', -1, 64)
+	if n := len(b); n >= 4 && b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' {
+		b[n-2] = b[n-1] // e-09 is e-9 there
+		b = b[:n-1]
+	}
+	return b, nil
+}
+
+// plain marks the ASCII characters that stand for themselves in a JSON string.
+var plain = func() (t [utf8.RuneSelf]bool) {
+	for c := byte(' '); c < 0x80; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// appendString writes s as a JSON string. What is not UTF-8 in it becomes
+// U+FFFD; see charset.go for how that is kept from happening.
+func appendString(b []byte, s string) []byte {
+	const hexDigits = "0123456789abcdef"
+	b = append(b, '"')
+	done := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			i++
+			if plain[c] {
+				continue
+			}
+			b = append(b, s[done:i-1]...)
+			switch c {
+			case '"', '\\':
+				b = append(b, '\\', c)
+			case '\b':
+				b = append(b, `\b`...)
+			case '\f':
+				b = append(b, `\f`...)
+			case '\n':
+				b = append(b, `\n`...)
+			case '\r':
+				b = append(b, `\r`...)
+			case '\t':
+				b = append(b, `\t`...)
+			default:
+				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			}
+			done = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b = append(append(b, s[done:i]...), `\ufffd`...)
+			done = i + n
+		case r == '\u2028' || r == '\u2029': // line ends to JavaScript
+			b = append(append(b, s[done:i]...), `\u202`...)
+			b = append(b, hexDigits[r&0xf])
+			done = i + n
+		}
+		i += n
+	}
+	return append(append(b, s[done:]...), '"')
+}
