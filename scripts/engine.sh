@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command (default: the end-to-end tests) against a current Docker engine, where the machine's own is old or in
+# Runs a command (by default the end-to-end tests) against a current Docker engine, where the machine's own is old or in
 # use. The engine is built from its Go modules, once; it starts empty, ends with the command and leaves nothing.
 #
 #   scripts/engine.sh [COMMAND [ARGUMENT]…]
@@ -27,11 +27,9 @@ build() {
 	say "building $name $version from its Go module (once)"
 	mkdir -p "$bin" "$dir/$name"
 	(
-		cd "$dir/$name"
-		export GOFLAGS= GOWORK=off
-		go mod init engine
-		go get -tool "$package@$version"
-		go build -trimpath -o "$bin/$name.$$" "$@" "$package"
+		cd "$dir/$name" && export GOFLAGS= GOWORK=off &&
+			go mod init engine && go get -tool "$package@$version" &&
+			go build -trimpath -o "$bin/$name.$$" "$@" "$package"
 	) >"$dir/log" 2>&1 || { tail -n 20 "$dir/log" >&2; die "$name does not build"; }
 	mv "$bin/$name.$$" "$bin/$name"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
+	"github.com/linuxarena/ctis/server/persona"
 )
 
 // exchange is one request and its response. It is the ResponseWriter handlers
@@ -22,7 +23,6 @@ import (
 //     as a second line.
 type exchange struct {
 	out     http.ResponseWriter
-	control *http.ResponseController
 	server  *Server
 	carrier carrier
 	link    *link
@@ -31,7 +31,7 @@ type exchange struct {
 	body    *journal.Spool
 	record  *api.Record
 
-	header http.Header
+	header http.Header // net/http's own, empty at first: a copy would only cost
 	status int
 	held   []byte
 	size   int64 // of the response's body
@@ -40,6 +40,17 @@ type exchange struct {
 	state  exchangeState
 	failed error // of sending
 	note   string
+
+	// What lives exactly as long as the exchange lives in it: one allocation
+	// instead of one for each. Nothing of it is used again for another request.
+	own struct {
+		record   api.Record
+		request  api.Request
+		response api.Response
+		head     readyHead
+		asked    persona.Request
+		fields   [10][2]string
+	}
 }
 
 type exchangeState uint8
@@ -57,17 +68,18 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }
 func newExchange(w http.ResponseWriter, c carrier, m *message) *exchange {
 	l := c.base()
 	x := &exchange{
-		out: w, control: http.NewResponseController(w), server: l.server, carrier: c, link: l, message: m,
-		body: l.tenant.journal.NewSpool(), header: make(http.Header, 8),
-		record: l.newRecord(api.KindNotFound, m.start),
+		out: w, server: l.server, carrier: c, link: l, message: m,
+		body: l.tenant.journal.NewSpool(), header: w.Header(),
 	}
-	x.record.Request = &api.Request{
-		Method: m.method, Host: m.host, Target: m.target, Proto: m.proto, Headers: m.fields,
-		Body: api.Body{Encoding: api.EncodingNone},
-	}
+	x.record = &x.own.record
+	l.beginRecord(x.record, api.KindNotFound, m.start)
+	q := &x.own.request
+	q.Method, q.Host, q.Target, q.Proto, q.Headers = m.method, m.host, m.target, m.proto, m.fields
+	q.Body.Encoding = api.EncodingNone
 	if m.fields == nil {
-		x.record.Request.Headers = [][2]string{}
+		q.Headers = [][2]string{}
 	}
+	x.record.Request = q
 	return x
 }
 
@@ -168,7 +180,7 @@ func (x *exchange) FlushError() error {
 	if x.state != streaming {
 		return http.ErrNotSupported
 	}
-	return x.control.Flush()
+	return x.control().Flush()
 }
 
 // Hijack: see [http.Hijacker]. The record is written before the connection is
@@ -181,13 +193,15 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := x.server.record(x.link.tenant, x.record); err != nil {
 		return nil, nil, err
 	}
-	c, rw, err := x.control.Hijack()
+	c, rw, err := x.control().Hijack()
 	if err == nil {
 		t.hijack()
 	}
 	x.state = hijacked
 	return c, rw, err
 }
+
+func (x *exchange) control() *http.ResponseController { return http.NewResponseController(x.out) }
 
 // Unwrap lets [http.ResponseController] reach deadlines.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.out }

@@ -126,7 +126,11 @@ func (f *framed) leave() {}
 
 // fieldsOf lists a header in alphabetical order.
 func fieldsOf(h http.Header) [][2]string {
-	fields := make([][2]string, 0, len(h)+2)
+	return appendFields(make([][2]string, 0, len(h)+2), h)
+}
+
+// appendFields is fieldsOf into fields, which must be empty.
+func appendFields(fields [][2]string, h http.Header) [][2]string {
 	for name, values := range h {
 		for _, v := range values {
 			fields = append(fields, [2]string{name, v})

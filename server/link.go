@@ -19,6 +19,7 @@ type link struct {
 	server   *Server
 	tenant   *tenant
 	peer     netip.AddrPort
+	ip       string   // of peer, as text
 	tls      *api.TLS // nil without TLS
 	persona  *api.Persona
 	// misplaced is plain HTTP on a TLS port.
@@ -69,7 +70,7 @@ func (l *link) scheme() string {
 }
 
 func (l *link) source() api.Source {
-	return api.Source{IP: l.peer.Addr().String(), Port: l.peer.Port(), Service: l.tenant.service(l.peer.Addr())}
+	return api.Source{IP: l.ip, Port: l.peer.Port(), Service: l.tenant.service(l.peer.Addr())}
 }
 
 // Close ends the connection and gives its place free.

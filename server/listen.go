@@ -35,7 +35,7 @@ func (s *Server) admit(c net.Conn) *link {
 	}
 	var l *link
 	if refused == "" {
-		l = &link{Conn: c, socket: c, server: s, tenant: n, peer: peer}
+		l = &link{Conn: c, socket: c, server: s, tenant: n, peer: peer, ip: peer.Addr().String()}
 		if refused = n.join(l, s.limits.PerTrajectory); refused != "" {
 			s.open.Add(-1)
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/persona"
@@ -65,20 +66,23 @@ func (x *exchange) panicked(fault any) {
 func (x *exchange) complete() {
 	x.WriteHeader(http.StatusOK)
 	if x.header.Get("Content-Length") == "" && hasBody(x.status) {
-		x.header.Set("Content-Length", strconv.FormatInt(x.size, 10))
+		x.header["Content-Length"] = []string{strconv.FormatInt(x.size, 10)}
 	}
-	x.personaHeaders()
+	now := x.server.now()
+	x.personaHeaders(now)
 	fields, closes := x.wireFields()
-	x.record.Response = &api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
+	x.own.response = api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
+	x.record.Response = &x.own.response
 	x.record.Error = x.note
-	x.record.DurationMS = milliseconds(x.server.now().Sub(x.message.start))
+	x.record.DurationMS = milliseconds(now.Sub(x.message.start))
 	if err := x.server.record(x.link.tenant, x.record); err != nil {
 		x.unavailable()
 		return
 	}
 	x.state = ended
 	if t, ok := x.carrier.(*tap); ok {
-		t.prepare(&readyHead{status: x.status, fields: fields, closes: closes})
+		x.own.head = readyHead{status: x.status, fields: fields, closes: closes}
+		t.prepare(&x.own.head)
 		x.sendFrame()
 	} else {
 		x.sendHead()
@@ -138,22 +142,24 @@ func (x *exchange) abandon(note string) {
 func (x *exchange) unavailable() {
 	x.state = ended
 	a := wire.ErrorAnswer(x.persona.ServerHeader, http.StatusServiceUnavailable, x.server.now())
-	h := x.out.Header()
+	clear(x.header)
 	for _, f := range a.Fields {
-		h.Set(f[0], f[1])
+		x.header.Set(f[0], f[1])
 	}
 	x.out.WriteHeader(a.Status)
 	_, _ = x.out.Write(a.Body) // the client may be gone
 }
 
-// sendFrame gives net/http of a prepared head only what it frames the message by.
+// sendFrame leaves net/http of a prepared head only what it frames the message by.
 func (x *exchange) sendFrame() {
-	h := x.out.Header()
-	h["Date"], h["Content-Type"] = nil, nil
-	for _, name := range []string{"Content-Length", "Connection"} {
-		if v, ok := x.header[name]; ok {
-			h[name] = v
-		}
+	length, connection := x.header["Content-Length"], x.header["Connection"]
+	clear(x.header)
+	x.header["Date"], x.header["Content-Type"] = nil, nil // or it would make its own
+	if length != nil {
+		x.header["Content-Length"] = length
+	}
+	if connection != nil {
+		x.header["Connection"] = connection
 	}
 	x.out.WriteHeader(x.status)
 }
@@ -161,20 +167,16 @@ func (x *exchange) sendFrame() {
 // sendHead gives the response's head to net/http. An absent content type stays
 // absent: net/http would guess one.
 func (x *exchange) sendHead() {
-	x.personaHeaders()
-	h := x.out.Header()
-	for name, values := range x.header {
-		h[name] = values
-	}
-	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil
+	x.personaHeaders(x.server.now())
+	if _, ok := x.header["Content-Type"]; !ok {
+		x.header["Content-Type"] = nil
 	}
 	x.out.WriteHeader(x.status)
 }
 
 // personaHeaders are on every response, and on those without a body nothing
 // that speaks of one.
-func (x *exchange) personaHeaders() {
+func (x *exchange) personaHeaders(now time.Time) {
 	switch x.status {
 	case http.StatusNotModified:
 		x.header.Del("Content-Type")
@@ -182,9 +184,9 @@ func (x *exchange) personaHeaders() {
 	case http.StatusNoContent:
 		x.header.Del("Content-Length")
 	}
-	x.header.Set("Server", x.persona.ServerHeader)
+	x.header["Server"] = []string{x.persona.ServerHeader}
 	if x.header.Get("Date") == "" {
-		x.header.Set("Date", x.server.now().UTC().Format(wire.DateFormat))
+		x.header["Date"] = []string{x.server.dates.at(now)}
 	}
 }
 
@@ -201,7 +203,7 @@ func (x *exchange) streamed() *api.Response {
 // wireFields lists the header as it is sent, and whether the connection is
 // closed after the response.
 func (x *exchange) wireFields() (fields [][2]string, closes bool) {
-	fields = fieldsOf(x.header)
+	fields = appendFields(x.own.fields[:0], x.header)
 	if x.message.head == nil {
 		return fields, false
 	}

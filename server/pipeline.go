@@ -66,7 +66,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusNotFound, "")
 	default:
 		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
-		s.handlers.Serve(x, x.record.Kind, &persona.Request{
+		x.own.asked = persona.Request{
 			HTTP:       r,
 			Path:       path,
 			RawQuery:   query,
@@ -77,7 +77,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			Scheme:     l.scheme(),
 			Body:       x.body,
 			Now:        s.now(),
-		})
+		}
+		s.handlers.Serve(x, x.record.Kind, &x.own.asked)
 	}
 }
 
@@ -174,12 +175,12 @@ func (x *exchange) awaitBody() error {
 	if x.message.head != nil {
 		return nil
 	}
-	return x.control.SetReadDeadline(time.Now().Add(x.server.limits.BodyProgress))
+	return x.control().SetReadDeadline(time.Now().Add(x.server.limits.BodyProgress))
 }
 
 // awaitWrite sets the deadline of the next write where the tap does not.
 func (x *exchange) awaitWrite() error {
-	return x.control.SetWriteDeadline(time.Now().Add(x.server.limits.WriteProgress))
+	return x.control().SetWriteDeadline(time.Now().Add(x.server.limits.WriteProgress))
 }
 
 // refuseBody answers a body that breaks the rules. The bytes that do are kept.

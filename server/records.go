@@ -11,14 +11,17 @@ import (
 
 // newRecord begins the record of something that came over a connection.
 func (l *link) newRecord(kind string, start time.Time) *api.Record {
-	return &api.Record{
-		ID:         journal.NewID(start),
-		Time:       api.Time{Time: start},
-		Trajectory: l.tenant.id,
-		Kind:       kind,
-		Client:     l.source(),
-		TLS:        l.tls,
-	}
+	r := new(api.Record)
+	l.beginRecord(r, kind, start)
+	return r
+}
+
+// beginRecord is newRecord in a place that is there already.
+func (l *link) beginRecord(r *api.Record, kind string, start time.Time) {
+	r.ID = journal.NewID(start)
+	r.Time.Time = start
+	r.Trajectory, r.Kind = l.tenant.id, kind
+	r.Client, r.TLS = l.source(), l.tls
 }
 
 // malformed is the record of bytes that are no request that is served. What

@@ -60,6 +60,7 @@ type Server struct {
 	storage   atomic.Pointer[string] // why the journal cannot be written, nil while it can
 	serving   atomic.Bool
 	open      atomic.Int64 // connections
+	dates     dates
 
 	plainListeners []net.Listener
 	tlsListeners   []net.Listener

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/linuxarena/ctis/server/wire"
@@ -28,21 +29,26 @@ type tap struct {
 
 	phase   phase
 	in      []byte    // received and not yet passed on
+	room    []byte    // empty; what in begins at again once all of it was passed on
 	given   int       // 1 when the read-ahead took the head's first byte
 	scanned int       // bytes of in known to hold no end of head
 	blank   []byte    // line ends skipped before the head, the first of them
 	first   time.Time // when the present message's first byte came
 	count   int       // messages so far
 	pass    []byte    // of the head, still to be passed on
-	current *message  // the one that was passed on last
+	current *message  // the one that was passed on last, in slot
+	slot    message
 	body    wire.Body
 	fault   *wire.Refusal // of the body
 	err     error         // ends all reading
 
 	mu      sync.Mutex
-	aborted bool // net/http wants a blocked Read to return
-	busy    bool // a handler runs
-	raw     bool // the connection was hijacked
+	aborted bool      // net/http wants a blocked Read to return
+	busy    bool      // a handler runs
+	reading bool      // a Read of the connection may be blocked
+	armed   time.Time // the connection's read deadline
+
+	raw atomic.Bool // the connection was hijacked
 }
 
 type phase uint8
@@ -199,8 +205,14 @@ func (t *tap) skipBlank() {
 
 // fill receives more of a head.
 func (t *tap) fill() error {
+	if len(t.in) == 0 {
+		t.in = t.room // of the head before, nothing is referred to any more
+	}
 	if cap(t.in)-len(t.in) < 512 {
 		t.in = append(make([]byte, 0, max(4<<10, min(2*cap(t.in), wire.MaxHead+512))), t.in...)
+		if t.room == nil {
+			t.room = t.in[:0]
+		}
 	}
 	n, err := t.receive(t.in[len(t.in):cap(t.in)])
 	if n > 0 && t.first.IsZero() {
@@ -240,7 +252,8 @@ func (t *tap) interrupted(err error) error {
 // message is what the handler of head will be told. It is made before the
 // handler and the read-ahead run side by side.
 func (t *tap) message(h *wire.Head) *message {
-	m := &message{
+	m := &t.slot
+	*m = message{
 		start: t.first, head: h, method: h.Method, target: h.Target, proto: h.Proto, host: h.Host, fields: h.Fields,
 		turn: wire.Turn{Minor: h.Minor, Asked: h.KeepAlive, Close: h.Close},
 	}

@@ -1,33 +1,67 @@
 package server
 
 import (
+	"errors"
 	"os"
 	"time"
 )
 
 // receive reads from the connection within the deadline of what is awaited.
+//
+// On a busy connection each deadline is later than the one before, and moving a
+// timer for every request costs more than most requests ever wait. So an
+// earlier deadline stays, and what is awaited goes on where that one has passed.
 func (t *tap) receive(p []byte) (int, error) {
-	t.mu.Lock()
-	if t.aborted {
-		t.mu.Unlock()
-		return 0, os.ErrDeadlineExceeded
+	now := time.Now()
+	until := t.deadline(now)
+	for {
+		if err := t.startReading(until, now); err != nil {
+			return 0, err
+		}
+		n, err := t.Conn.Read(p)
+		aborted := t.stopReading()
+		if n > 0 || aborted || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if now = time.Now(); !until.IsZero() && !now.Before(until) {
+			return n, err
+		}
 	}
-	err := t.Conn.SetReadDeadline(t.deadline())
-	t.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return t.Conn.Read(p)
 }
 
-func (t *tap) deadline() time.Time {
-	limits, now := &t.server.limits, time.Now()
+// startReading sees to it that a Read returns by until, if not earlier.
+func (t *tap) startReading(until, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.aborted {
+		return os.ErrDeadlineExceeded
+	}
+	earlier := t.armed.After(now) && (until.IsZero() || !t.armed.After(until))
+	if !earlier && t.armed != until {
+		if err := t.Conn.SetReadDeadline(until); err != nil {
+			return err
+		}
+		t.armed = until
+	}
+	t.reading = true
+	return nil
+}
+
+func (t *tap) stopReading() (aborted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading = false
+	return t.aborted
+}
+
+func (t *tap) deadline(now time.Time) time.Time {
+	limits := &t.server.limits
 	switch {
 	case t.phase == phaseBody:
 		return now.Add(limits.BodyProgress)
 	case len(t.in) > 0 && !t.first.IsZero():
 		return now.Add(limits.RequestHead - t.server.now().Sub(t.first))
-	case t.busy:
+	case t.isBusy():
 		return time.Time{} // the client waits for its answer
 	case t.count == 0:
 		return now.Add(limits.RequestHead)
@@ -39,11 +73,19 @@ func (t *tap) deadline() time.Time {
 func (t *tap) SetReadDeadline(at time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.aborted = !t.raw && !at.IsZero() && at.Before(time.Now())
-	if t.aborted || t.raw {
+	raw := t.raw.Load()
+	t.aborted = !raw && !at.IsZero() && at.Before(time.Now())
+	if t.aborted && t.reading || raw {
+		t.armed = at
 		return t.Conn.SetReadDeadline(at)
 	}
 	return nil
+}
+
+func (t *tap) isBusy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.busy
 }
 
 func (t *tap) isAborted() bool {
@@ -54,16 +96,11 @@ func (t *tap) isAborted() bool {
 
 // hijack makes the tap transparent.
 func (t *tap) hijack() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.raw = true
+	t.raw.Store(true)
+	_ = t.Conn.SetDeadline(time.Time{}) // those of the tap end; on a closed connection, whatever is done next tells
 }
 
-func (t *tap) hijacked() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.raw
-}
+func (t *tap) hijacked() bool { return t.raw.Load() }
 
 // readRaw serves a hijacked connection: what was received early comes first.
 func (t *tap) readRaw(p []byte) (int, error) {

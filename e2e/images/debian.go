@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/docker/docker/api/types/image"
 )
@@ -37,6 +38,11 @@ func DebianRef() string {
 // a minute.
 func Debian(ctx context.Context, eng Engine) (string, error) {
 	ref := DebianRef()
+	unlock, err := lock(ref)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	if ok, err := exists(ctx, eng, ref); err != nil || ok {
 		return ref, err
 	}
@@ -57,6 +63,21 @@ func Debian(ctx context.Context, eng Engine) (string, error) {
 		return "", fmt.Errorf("import %q: %w", ref, err)
 	}
 	return ref, nil
+}
+
+// lock makes the tests, which run at once in several processes, wait for the one
+// that makes the image instead of making it too.
+func lock(ref string) (unlock func(), err error) {
+	name := filepath.Join(os.TempDir(), strings.NewReplacer("/", "-", ":", "-").Replace(ref)+".lock")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	return func() { f.Close() }, nil
 }
 
 func findDebootstrap() (string, error) {

@@ -19,7 +19,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err := e.Encode(v); err != nil {
 		panic(err) // the types of this package all encode
 	}
-	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	writeJSONText(w, status, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// writeJSONText answers with a body that is JSON already.
+func writeJSONText(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/textproto"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -89,9 +90,10 @@ type Turn struct {
 }
 
 // Arrange puts the fields of a response into the dialect's order and spelling,
-// and states what happens to the connection as the dialect does.
+// and states what happens to the connection as the dialect does. It works in
+// place, so fields is used up.
 func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
-	out := make([][2]string, 0, len(fields)+2)
+	out := fields[:0]
 	upgrade := ""
 	for _, f := range fields {
 		switch {
@@ -133,16 +135,21 @@ func (d *Dialect) sort(fields [][2]string) {
 		}
 		ranks = append(ranks, r)
 	}
-	r := ranked{fields, ranks, d.other}
 	if len(fields) > len(few) {
-		sort.Stable(r)
+		d.sortMany(fields, slices.Clone(ranks))
 		return
 	}
+	r := ranked{fields, ranks, d.other}
 	for i := 1; i < len(fields); i++ {
 		for k := i; k > 0 && r.Less(k, k-1); k-- {
 			r.Swap(k, k-1)
 		}
 	}
+}
+
+// sortMany has ranks of its own, so that those of few fields stay off the heap.
+func (d *Dialect) sortMany(fields [][2]string, ranks []int) {
+	sort.Stable(ranked{fields, ranks, d.other})
 }
 
 type ranked struct {

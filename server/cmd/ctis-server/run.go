@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -113,6 +114,8 @@ func serve(ctx context.Context, flags *flag.FlagSet, args []string, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	floor := newHeapFloor()
+	defer runtime.KeepAlive(floor)
 	return s.Run(ctx)
 }
 

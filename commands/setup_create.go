@@ -1,0 +1,219 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/linuxarena/ctis/compose"
+	"github.com/linuxarena/ctis/compose/trust"
+	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// create plans addresses, writes the override, has Compose confirm that every
+// value in it is effective, and creates the containers. A lost race for a
+// subnet is retried with another one.
+func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
+	fresh := s.before.Empty()
+	if fresh {
+		s.steps.onUndo("removing the project", func(ctx context.Context) error {
+			_, err := s.app.remove(ctx, s.id, downOptions{volumes: true, timeout: 10 * time.Second}, line)
+			return err
+		})
+	}
+	runner := s.app.runner
+	var lost []netip.Prefix
+	for try := 0; ; try++ {
+		taken, err := s.app.taken(ctx)
+		if err != nil {
+			return "", err
+		}
+		if s.plan, err = netpin.Compute(s.want(append(taken, lost...))); err != nil {
+			return "", s.app.explainExhausted(ctx, err)
+		}
+		line.detail("checking the override")
+		notes, err := s.override(ctx)
+		if err != nil {
+			return "", err
+		}
+		if try == 0 {
+			for _, n := range notes {
+				s.app.ui.note(n)
+			}
+		}
+		line.detail("docker compose create")
+		err = runner.Create(ctx, s.call, line.detail)
+		if err == nil {
+			return "", nil
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if !fresh || !netpin.IsOverlap(err) || try == subnetRaces {
+			return "", s.app.explainExhausted(ctx, err)
+		}
+		for _, n := range s.plan.Networks {
+			if n.Own {
+				lost = append(lost, n.Subnet)
+			}
+		}
+		if _, err := s.app.remove(ctx, s.id, downOptions{volumes: true}, line); err != nil {
+			return "", err
+		}
+	}
+}
+
+// want lowers the environment's networks to what the planner asks.
+func (s *setup) want(taken []netip.Prefix) netpin.Want {
+	w := netpin.Want{Pool: s.pool, Taken: taken, Seed: s.app.instance + "/" + s.id}
+	for _, f := range s.env.NetworkFacts() {
+		if f.External {
+			continue // somebody else's: nothing to plan
+		}
+		n := netpin.NetworkWant{
+			Key: f.Key, Simulator: f.Key == s.env.Network,
+		}
+		for _, pool := range f.Pools {
+			n.UserSubnets = append(n.UserSubnets, pool.Subnet)
+			n.Static = append(n.Static, pool.Reserved...)
+			if pool.Subnet.Addr().Is4() {
+				n.UserRange, n.UserGateway = pool.Range, pool.Gateway
+			}
+		}
+		for _, svc := range f.Services {
+			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static})
+		}
+		for _, have := range s.before.Networks {
+			if have.Key == f.Key {
+				n.Existing = have.Subnets
+				n.ExistingAddresses = s.existing(have.ID)
+			}
+		}
+		w.Networks = append(w.Networks, n)
+	}
+	return w
+}
+
+// existing lists the addresses that containers of the project, and the
+// simulator, have on a network that is there already.
+func (s *setup) existing(networkID string) map[string]netip.Addr {
+	have := map[string]netip.Addr{}
+	for service, addrs := range s.before.ByService(networkID) {
+		if len(addrs) == 1 {
+			have[service] = addrs[0]
+		}
+	}
+	return have
+}
+
+// override generates the override and has Compose confirm that every value in it
+// is in effect. It returns what people should know about it.
+func (s *setup) override(ctx context.Context) ([]string, error) {
+	in := compose.OverrideInput{
+		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir,
+		Networks: make(map[string]compose.NetworkPlan, len(s.plan.Networks)),
+	}
+	for key, n := range s.plan.Networks {
+		p := compose.NetworkPlan{Simulator: n.Simulator, Services: n.Services}
+		if n.Own {
+			p.Subnet, p.Range, p.Gateway = n.Subnet, n.Range, n.Gateway
+		}
+		in.Networks[key] = p
+	}
+	file, notes, err := s.env.Override(in)
+	if err != nil {
+		return nil, err
+	}
+	s.call = s.env.Invocation(s.id, file)
+	merged, err := s.app.runner.Config(ctx, s.call)
+	if err != nil {
+		return nil, err
+	}
+	return notes, s.env.VerifyOverride(merged, in)
+}
+
+// attach puts the simulator on the trajectory's network under every persona's
+// name, before anything in it runs.
+func (s *setup) attach(ctx context.Context, _ *uiStep) (string, error) {
+	id, err := s.network(ctx)
+	if err != nil {
+		return "", err
+	}
+	at, err := netpin.Attach(ctx, s.app.engine, netpin.AttachOptions{
+		Container: s.sim.ID, NetworkID: id, Address: s.plan.Networks[s.env.Network].Simulator, Aliases: s.env.Hostnames(),
+	})
+	if err != nil {
+		return "", err
+	}
+	s.nets = []api.Network{{Name: s.env.Network, ID: id, Subnets: at.Subnets, Addresses: at.Addresses, Peers: s.peers()}}
+	return at.Addresses[0].String(), nil
+}
+
+// network resolves the trajectory's network to an id, once: names need not be
+// unique.
+func (s *setup) network(ctx context.Context) (string, error) {
+	find := func() (netpin.Network, bool, error) {
+		for _, f := range s.env.NetworkFacts() {
+			if f.Key == s.env.Network && f.External {
+				return netpin.FindNetworkNamed(ctx, s.app.engine, f.Name)
+			}
+		}
+		return netpin.FindNetwork(ctx, s.app.engine, s.id, s.env.Network)
+	}
+	n, found, err := find()
+	if err == nil && !found {
+		err = fmt.Errorf("docker compose made no network %q for %q", s.env.Network, s.id)
+	}
+	return n.ID, err
+}
+
+// peers says which service will have which of the planned addresses.
+func (s *setup) peers() []api.Peer {
+	planned := s.plan.Networks[s.env.Network].Services
+	peers := []api.Peer{}
+	for _, name := range slices.Sorted(maps.Keys(planned)) {
+		peers = append(peers, api.Peer{Service: name, Address: planned[name]})
+	}
+	return peers
+}
+
+func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
+	_, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets))
+	return plural(len(s.env.Config.Personas), "persona"), err
+}
+
+// trust puts the simulator's CA into the containers on its network.
+func (s *setup) trust(ctx context.Context, line *uiStep) (string, error) {
+	ca, err := s.sim.Client.CA(ctx)
+	if err != nil {
+		return "", err
+	}
+	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	if err != nil {
+		return "", err
+	}
+	reaching := s.env.Reaching()
+	var targets []trust.Container
+	for _, c := range project.Containers {
+		if slices.Contains(reaching, c.Service) && c.State == "created" {
+			targets = append(targets, trust.Container{ID: c.ID, Service: c.Service})
+		}
+	}
+	reports, err := trust.Install(ctx, s.app.engine, trust.Options{CA: ca, Containers: targets})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range reports {
+		if r.Bundle == "" {
+			s.app.ui.warn(fmt.Sprintf("service %q: no bundle of trusted authorities could be put into it, so its programs will not trust the personas' certificates", r.Service))
+		}
+		for _, skip := range r.Skipped {
+			s.app.ui.warn(fmt.Sprintf("service %q: %s: %s", r.Service, skip.What, skip.Reason))
+		}
+	}
+	return plural(len(targets), "container"), nil
+}
