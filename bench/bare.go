@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,21 +42,15 @@ func bareServer(addr, path string) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	var last uint64
+	var last atomic.Uint64
 	record := func(line *bareLine) error {
-		mu.Lock()
-		defer mu.Unlock()
-		line.Seq = last + 1
+		line.Seq = last.Add(1)
 		b, err := json.Marshal(line)
 		if err != nil {
 			return err
 		}
-		if _, err := file.Write(append(b, '\n')); err != nil {
-			return err
-		}
-		last++
-		return nil
+		_, err = file.Write(append(b, '\n'))
+		return err
 	}
 	srv := &http.Server{
 		ReadHeaderTimeout: 30 * time.Second,

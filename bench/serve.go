@@ -67,31 +67,35 @@ func benchServe(ctx context.Context, runs int) (err error) {
 	if err := answers(ctx, addrs[2]); err != nil {
 		return fmt.Errorf("bare net/http: %w", err)
 	}
-	ctis.addr, bare.addr = addrs[0], addrs[2]
+	ctis.name, ctis.addr = "ctis-server", addrs[0]
+	bare.name, bare.addr = "bare net/http", addrs[2]
 
 	for i := range runs + 1 {
 		for _, s := range []*contender{ctis, bare} {
 			if i == 1 {
-				s.wall, s.work = nil, nil // the first turn warms up
+				s.wall, s.work = nil, 0 // the first turn warms up
 			}
 			if err := s.turn(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	const each = float64(serveRequests)
-	fmt.Printf("serve  ctis-server         %.0f requests/s (%v for %d), its processor time %.1f µs a request\n       bare net/http       %.0f requests/s (%v), its processor time %.1f µs a request\n       time ratio %.2f, processor time ratio %.2f\n",
-		each/ctis.wall.median().Seconds(), ctis.wall, serveRequests, ctis.work.median().Seconds()*1e6/each,
-		each/bare.wall.median().Seconds(), bare.wall, bare.work.median().Seconds()*1e6/each,
-		ctis.wall.median().Seconds()/bare.wall.median().Seconds(), ctis.work.median().Seconds()/bare.work.median().Seconds())
+	for _, s := range []*contender{ctis, bare} {
+		fmt.Printf("serve  %-14s %6.0f requests/s (%v for %d), %.1f µs of its processor time a request\n", s.name,
+			serveRequests/s.wall.median().Seconds(), s.wall, serveRequests, s.work.Seconds()*1e6/float64(serveRequests*runs))
+	}
+	fmt.Printf("       ratio of time %.2f, of processor time %.2f\n",
+		ctis.wall.median().Seconds()/bare.wall.median().Seconds(), ctis.work.Seconds()/bare.work.Seconds())
 	return nil
 }
 
 // contender is a server that is measured.
 type contender struct {
 	*exec.Cmd
-	addr       string
-	wall, work figures
+	name string
+	addr string
+	wall figures
+	work time.Duration // processor time of all turns: one of them is but a few dozen ticks of its clock
 }
 
 func launch(ctx context.Context, name string, args ...string) (*contender, error) {
@@ -118,10 +122,10 @@ func (c *contender) turn(ctx context.Context) error {
 		return err
 	}
 	if err := timed(&c.wall, func() error { return posts(ctx, c.addr) }); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(c.Path), err)
+		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	after, err := processorTime(c.Process.Pid)
-	c.work = append(c.work, after-before)
+	c.work += after - before
 	return err
 }
 

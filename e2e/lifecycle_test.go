@@ -297,7 +297,10 @@ func TestTheSimulatorIsReplacedOnlyWhileIdle(t *testing.T) {
 	up := b.up(dir, id)
 	other := "ctis-test/other:" + b.instance
 	b.docker("tag", up.Image, other)
-	t.Cleanup(func() { b.docker("rmi", other) })
+	t.Cleanup(func() {
+		b.clean() // a simulator would hold the image
+		b.docker("rmi", other)
+	})
 	// The same bytes under another name are another image only if their id says so.
 	build := exec.Command("docker", "build", "-q", "-t", other, "-")
 	build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")

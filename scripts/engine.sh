@@ -7,6 +7,8 @@
 # COMMAND runs in this repository's directory and has the engine's address in DOCKER_HOST. It uses the machine's network;
 # the engine has one of its own, so that its bridges and firewall rules never meet those of another engine. So no
 # container reaches the outside, and COMMAND does not reach the ports that containers publish.
+#
+# CTIS_ENGINE_FLAGS are further flags of dockerd: --firewall-backend=nftables, --feature=containerd-snapshotter=false.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,13 +39,21 @@ build() {
 # inside [COMMAND…] is the first process of a process namespace: whatever is left of the engine, its containers and
 # COMMAND dies with it. COMMAND is in it too, so that the process ids that the engine tells mean the same to both.
 inside() {
-	# Engines, shims and iptables have sockets and locks of fixed names in /run, so this one gets a /run of its own. It
-	# is in another session because Ctrl-C is meant for COMMAND, which may have to take down what it made.
-	# shellcheck disable=SC2016 # the inner shell expands it
-	PATH="$bin:$PATH" setsid unshare --net --mount sh -euc 'mount -t tmpfs tmpfs /run; ip link set lo up; exec dockerd "$@"' sh \
+	# Engines, shims and iptables have sockets and locks of fixed names in /run, and /sys/class/net is that of the network
+	# in which /sys was mounted, so the engine gets both anew. It is in another session because Ctrl-C is meant for
+	# COMMAND, which may have to take down what it made.
+	# shellcheck disable=SC2016,SC2086 # the inner shell expands the one, the other is a list of words
+	PATH="$bin:$PATH" setsid unshare --net --mount sh -euc '
+		mount -t tmpfs tmpfs /run
+		mkdir /run/cgroup
+		mount --rbind /sys/fs/cgroup /run/cgroup
+		mount -t sysfs sysfs /sys
+		mount --move /run/cgroup /sys/fs/cgroup
+		ip link set lo up
+		exec dockerd "$@"' sh \
 		--config-file "$dir/daemon.json" --data-root "$dir/data" --exec-root /run/docker --pidfile /run/docker.pid \
 		--host "unix://$dir/docker.sock" --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/${dir##*/}" \
-		</dev/null >"$dir/log" 2>&1 &
+		${CTIS_ENGINE_FLAGS-} </dev/null >"$dir/log" 2>&1 &
 	engine=$!
 	export DOCKER_HOST="unix://$dir/docker.sock"
 	unset DOCKER_CONTEXT DOCKER_TLS_VERIFY DOCKER_CERT_PATH DOCKER_API_VERSION

@@ -31,7 +31,7 @@ type exchange struct {
 	body    *journal.Spool
 	record  *api.Record
 
-	header http.Header // net/http's own, empty at first: a copy would only cost
+	header http.Header
 	status int
 	held   []byte
 	size   int64 // of the response's body
@@ -47,7 +47,7 @@ type exchange struct {
 		record   api.Record
 		request  api.Request
 		response api.Response
-		head     readyHead
+		ready    readyResponse
 		asked    persona.Request
 		fields   [10][2]string
 	}
@@ -69,7 +69,7 @@ func newExchange(w http.ResponseWriter, c carrier, m *message) *exchange {
 	l := c.base()
 	x := &exchange{
 		out: w, server: l.server, carrier: c, link: l, message: m,
-		body: l.tenant.journal.NewSpool(), header: w.Header(),
+		body: l.tenant.journal.NewSpool(), header: c.scratch(),
 	}
 	x.record = &x.own.record
 	l.beginRecord(x.record, api.KindNotFound, m.start)

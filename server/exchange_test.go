@@ -118,6 +118,7 @@ func TestHijackedConnectionIsRecordedBeforeItIsGivenAway(t *testing.T) {
 	if answer != "HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nover here\n" {
 		t.Errorf("answer %q", answer)
 	}
+	w.await("t2", 1) // the client sees the end before the second line is written
 	if lines := w.storedLines("t2"); len(lines) != 2 {
 		t.Errorf("lines %q", lines)
 	}

@@ -124,6 +124,9 @@ func (f *framed) enter(r *http.Request) *message {
 
 func (f *framed) leave() {}
 
+// scratch: see carrier.
+func (f *framed) scratch() http.Header { return make(http.Header, 8) }
+
 // fieldsOf lists a header in alphabetical order.
 func fieldsOf(h http.Header) [][2]string {
 	return appendFields(make([][2]string, 0, len(h)+2), h)
@@ -146,7 +149,6 @@ func (s *Server) newHTTP() {
 	base := func() *http.Server {
 		return &http.Server{
 			Handler:     http.HandlerFunc(s.serve),
-			IdleTimeout: s.limits.Idle,
 			ErrorLog:    boundedLog(s.log),
 			ConnContext: connContext,
 			Protocols:   new(http.Protocols),
@@ -158,6 +160,7 @@ func (s *Server) newHTTP() {
 	s.h1.DisableGeneralOptionsHandler = true
 
 	s.h2 = base()
+	s.h2.IdleTimeout = s.limits.Idle // on HTTP/1 the tap's deadlines count
 	s.h2.Protocols.SetUnencryptedHTTP2(true)
 	s.h2.ReadHeaderTimeout = s.limits.RequestHead
 	s.h2.MaxHeaderBytes = h2HeaderBytes

@@ -15,7 +15,7 @@ type Limits struct {
 	RequestHead    time.Duration // from a head's first byte to its last; default 30 s
 	Idle           time.Duration // between two requests; default 75 s, as nginx
 	BodyProgress   time.Duration // between two reads of a body; default 60 s, as nginx
-	WriteProgress  time.Duration // for writing one piece of up to 64 KiB; default 60 s, as nginx
+	WriteProgress  time.Duration // for writing one piece of up to 64 KiB, or up to an eighth longer; default 60 s, as nginx
 	RequestBody    int64         // bytes; default 64 GiB
 	Drain          time.Duration // for requests in work when the server stops; default 5 s
 	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s

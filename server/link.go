@@ -34,6 +34,8 @@ type carrier interface {
 	// enter takes over the message whose handler begins, and leave ends that.
 	enter(r *http.Request) *message
 	leave()
+	// scratch gives an empty header for the response that begins.
+	scratch() http.Header
 }
 
 // message is a request as it came over the connection.

@@ -65,9 +65,7 @@ func (x *exchange) panicked(fault any) {
 // complete records a held response and sends it.
 func (x *exchange) complete() {
 	x.WriteHeader(http.StatusOK)
-	if x.header.Get("Content-Length") == "" && hasBody(x.status) {
-		x.header["Content-Length"] = []string{strconv.FormatInt(x.size, 10)}
-	}
+	x.measure()
 	now := x.server.now()
 	x.personaHeaders(now)
 	fields, closes := x.wireFields()
@@ -81,19 +79,36 @@ func (x *exchange) complete() {
 	}
 	x.state = ended
 	if t, ok := x.carrier.(*tap); ok {
-		x.own.head = readyHead{status: x.status, fields: fields, closes: closes}
-		t.prepare(&x.own.head)
-		x.sendFrame()
-	} else {
-		x.sendHead()
-	}
-	if len(x.held) == 0 {
+		// Sent when net/http, which has heard of no response, ends the request.
+		x.own.ready = readyResponse{status: x.status, fields: fields, closes: closes, body: x.held}
+		t.prepare(&x.own.ready)
+		if closes {
+			x.out.Header().Set("Connection", "close")
+		}
 		return
 	}
-	if x.message.head == nil && x.awaitWrite() != nil {
+	x.sendHead()
+	if len(x.held) == 0 || x.awaitWrite() != nil {
 		return
 	}
 	_, _ = x.out.Write(x.held) // the record says what was answered, not what arrived
+}
+
+// measure states the length of a held response. On HTTP/1 one that was stated
+// otherwise ends the connection: its handler gave up half way, and the client
+// shall notice.
+func (x *exchange) measure() {
+	if !hasBody(x.status) {
+		return
+	}
+	stated, err := strconv.ParseInt(x.header.Get("Content-Length"), 10, 64)
+	switch {
+	case err != nil || stated < 0:
+		x.header["Content-Length"] = []string{strconv.FormatInt(x.size, 10)}
+	case stated != x.size && x.message.head != nil && x.message.method != http.MethodHead:
+		x.header.Set("Connection", "close")
+		x.held = x.held[:min(stated, x.size)]
+	}
 }
 
 // finish writes the second line of a record.
@@ -142,34 +157,24 @@ func (x *exchange) abandon(note string) {
 func (x *exchange) unavailable() {
 	x.state = ended
 	a := wire.ErrorAnswer(x.persona.ServerHeader, http.StatusServiceUnavailable, x.server.now())
-	clear(x.header)
+	h := x.out.Header()
 	for _, f := range a.Fields {
-		x.header.Set(f[0], f[1])
+		h.Set(f[0], f[1])
 	}
 	x.out.WriteHeader(a.Status)
 	_, _ = x.out.Write(a.Body) // the client may be gone
-}
-
-// sendFrame leaves net/http of a prepared head only what it frames the message by.
-func (x *exchange) sendFrame() {
-	length, connection := x.header["Content-Length"], x.header["Connection"]
-	clear(x.header)
-	x.header["Date"], x.header["Content-Type"] = nil, nil // or it would make its own
-	if length != nil {
-		x.header["Content-Length"] = length
-	}
-	if connection != nil {
-		x.header["Connection"] = connection
-	}
-	x.out.WriteHeader(x.status)
 }
 
 // sendHead gives the response's head to net/http. An absent content type stays
 // absent: net/http would guess one.
 func (x *exchange) sendHead() {
 	x.personaHeaders(x.server.now())
-	if _, ok := x.header["Content-Type"]; !ok {
-		x.header["Content-Type"] = nil
+	h := x.out.Header()
+	for name, values := range x.header {
+		h[name] = values
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil
 	}
 	x.out.WriteHeader(x.status)
 }

@@ -38,6 +38,7 @@ type tap struct {
 	pass    []byte    // of the head, still to be passed on
 	current *message  // the one that was passed on last, in slot
 	slot    message
+	header  http.Header // of the response, kept from one to the next
 	body    wire.Body
 	fault   *wire.Refusal // of the body
 	err     error         // ends all reading
@@ -270,6 +271,17 @@ func (t *tap) enter(*http.Request) *message {
 	t.mu.Unlock()
 	t.expectResponse(t.current.turn)
 	return t.current
+}
+
+// scratch: see carrier. Messages of a connection follow one another, and all of
+// them are one tenant's, so they can share it.
+func (t *tap) scratch() http.Header {
+	const ordinary = 16 // fields
+	if t.header == nil || len(t.header) > ordinary {
+		t.header = make(http.Header, 8)
+	}
+	clear(t.header)
+	return t.header
 }
 
 func (t *tap) leave() {

@@ -23,8 +23,11 @@ func (t *tap) receive(p []byte) (int, error) {
 		if n > 0 || aborted || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		if now = time.Now(); !until.IsZero() && !now.Before(until) {
-			return n, err
+		now = time.Now()
+		if !until.IsZero() && !now.Before(until) {
+			if until = t.deadline(now); !until.IsZero() { // zero: a handler has begun meanwhile
+				return 0, err
+			}
 		}
 	}
 }
@@ -36,8 +39,9 @@ func (t *tap) startReading(until, now time.Time) error {
 	if t.aborted {
 		return os.ErrDeadlineExceeded
 	}
+	never := t.armed.IsZero() && until.IsZero()
 	earlier := t.armed.After(now) && (until.IsZero() || !t.armed.After(until))
-	if !earlier && t.armed != until {
+	if !never && !earlier {
 		if err := t.Conn.SetReadDeadline(until); err != nil {
 			return err
 		}

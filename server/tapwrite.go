@@ -14,10 +14,11 @@ import (
 type writer struct {
 	out    outState
 	turn   wire.Turn
-	name   string     // the Server header of the response
-	held   []byte     // of a response head that is not complete
-	ready  *readyHead // to send in place of net/http's
+	name   string         // the Server header of the response
+	held   []byte         // of a response head that is not complete
+	ready  *readyResponse // to send in place of net/http's
 	packet []byte
+	until  time.Time // the connection's write deadline
 }
 
 type outState uint8
@@ -26,7 +27,7 @@ const (
 	outNothing outState = iota // no handler runs: net/http has nothing to say
 	outHead                    // a response head comes
 	outBody                    // everything passes
-	outEnd                     // the connection is done: nothing passes
+	outEnd                     // everything was said: nothing passes
 )
 
 // pieceSize is how much is written under one deadline.
@@ -58,8 +59,15 @@ func (t *tap) Write(p []byte) (int, error) {
 		if end < 0 {
 			return len(p), nil
 		}
+		if t.ready != nil {
+			t.out = outEnd // net/http believes there is no body
+			if err := t.sendReady(t.held[:end+4]); err != nil {
+				return 0, err
+			}
+			return len(p), nil
+		}
 		var status int
-		t.packet, status = t.rewrite(t.packet[:0], t.held[:end+4])
+		t.packet, status = wire.RewriteHead(t.packet[:0], t.held[:end+4], t.name, t.turn)
 		t.held = t.held[end+4:]
 		if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 			t.packet = append(t.packet, t.held...)
@@ -78,7 +86,7 @@ func (t *tap) send(p []byte) (int, error) {
 	done := 0
 	for {
 		piece := p[done:min(len(p), done+pieceSize)]
-		if err := t.Conn.SetWriteDeadline(time.Now().Add(t.server.limits.WriteProgress)); err != nil {
+		if err := t.awaitWrite(); err != nil {
 			return done, err
 		}
 		n, err := t.Conn.Write(piece)
@@ -86,6 +94,17 @@ func (t *tap) send(p []byte) (int, error) {
 			return done, err
 		}
 	}
+}
+
+// awaitWrite gives the next write at least WriteProgress. It asks for somewhat
+// more, so that on a busy connection the deadline need not move for each.
+func (t *tap) awaitWrite() error {
+	now, limit := time.Now(), t.server.limits.WriteProgress
+	if !t.until.Before(now.Add(limit)) {
+		return nil
+	}
+	t.until = now.Add(limit + limit/8)
+	return t.Conn.SetWriteDeadline(t.until)
 }
 
 // SetWriteDeadline leaves the deadlines of pieces alone.
@@ -114,33 +133,50 @@ func (t *tap) expectResponse(turn wire.Turn) {
 	t.name = t.tenant.serverHeader()
 }
 
-// readyHead is the head of a response that is complete. The dialect's form of
-// it was needed for the record already; net/http then only has to frame it.
-type readyHead struct {
+// readyResponse is a response that is complete. Its form in the dialect was
+// needed for the record already, and its body is in memory, so net/http, which
+// would only copy and measure it, hears of no response at all: the empty one it
+// then makes says when to send this one, and whether the connection stays.
+type readyResponse struct {
 	status int
 	fields [][2]string // arranged
 	closes bool        // what they say about the connection
+	body   []byte
 }
 
-func (t *tap) prepare(h *readyHead) { t.ready = h }
+func (t *tap) prepare(r *readyResponse) { t.ready = r }
 
-// rewrite appends what is sent for the head net/http wrote.
-func (t *tap) rewrite(dst, head []byte) ([]byte, int) {
-	h := t.ready
-	if h == nil || h.status != wire.StatusOf(head) {
-		return wire.RewriteHead(dst, head, t.name, t.turn)
-	}
+// packetSize is up to where head and body are sent as one, and how much of a
+// buffer a connection keeps.
+const packetSize = 8 << 10
+
+// sendReady sends the response that was prepared, at the head net/http wrote.
+func (t *tap) sendReady(head []byte) error {
+	r := t.ready
+	t.ready = nil
 	// net/http may decide otherwise about the connection: the server stops, or
 	// bytes of the request were left.
 	closes := bytes.Contains(head, []byte("\r\nConnection: close\r\n"))
 	if t.turn.Minor == 0 {
 		closes = !bytes.Contains(head, []byte("\r\nConnection: keep-alive\r\n"))
 	}
-	fields := h.fields
-	if closes != h.closes {
+	fields := r.fields
+	if closes != r.closes {
 		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes})
 	}
-	return wire.AppendHead(dst, t.name, h.status, fields), h.status
+	t.packet = wire.AppendHead(t.packet[:0], t.name, r.status, fields)
+	body := r.body
+	if len(t.packet)+len(body) <= packetSize {
+		t.packet, body = append(t.packet, body...), nil
+	}
+	_, err := t.send(t.packet)
+	if err == nil && len(body) > 0 {
+		_, err = t.send(body)
+	}
+	if cap(t.packet) > 2*packetSize {
+		t.packet = nil
+	}
+	return err
 }
 
 // speakAs names the server whose head the response gets.

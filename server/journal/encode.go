@@ -152,13 +152,34 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
+// plainPrefix gives a number of bytes at the start of s that are plain, eight at
+// a time: mostly all of s but the last few. Its arithmetic errs only towards
+// less.
+func plainPrefix(s string) int {
+	const (
+		each = 0x0101010101010101
+		high = 0x80 * each
+	)
+	n := 0
+	for ; n+8 <= len(s); n += 8 {
+		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 |
+			uint64(s[n+4])<<32 | uint64(s[n+5])<<40 | uint64(s[n+6])<<48 | uint64(s[n+7])<<56
+		// A byte's high bit is set here where the byte is none of ASCII, below a
+		// space, a quotation mark, or a backslash.
+		if (w|(w-' '*each)|((w^'"'*each)-each)|((w^'\\'*each)-each))&high != 0 {
+			break
+		}
+	}
+	return n
+}
+
 // appendString writes s as a JSON string. What is not UTF-8 in it becomes
 // U+FFFD; see charset.go for how that is kept from happening.
 func appendString(b []byte, s string) []byte {
 	const hexDigits = "0123456789abcdef"
 	b = append(b, '"')
 	done := 0
-	for i := 0; i < len(s); {
+	for i := plainPrefix(s); i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			i++

@@ -106,6 +106,16 @@ func TestLinesAreWhatEncodingJSONWrites(t *testing.T) {
 	}
 }
 
+func TestEveryByteAtEveryPlaceIsEscapedAsByEncodingJSON(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			s := []byte("plain text, 20 long.")
+			s[at] = byte(c)
+			compare(t, string(s), func() ([]byte, error) { return appendString(nil, string(s)), nil })
+		}
+	}
+}
+
 func compare(t *testing.T, v any, encode func() ([]byte, error)) {
 	t.Helper()
 	want, err := asEncodingJSON(v)
