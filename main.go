@@ -25,9 +25,12 @@ var buildContext embed.FS
 var demo embed.FS
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A closed pipe is an error of the write like any other, not the end of the process: what was set up
+	// would stay half-made.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// The first signal starts a roll-back; a second one ends the process at once.
 	go func() { <-ctx.Done(); stop() }()
 	os.Exit(commands.Main(ctx, os.Args, commands.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		commands.Setting{Environ: os.Environ(), BuildContext: buildContext, Demo: demo}))
+		commands.Setting{Program: os.Args[0], Environ: os.Environ(), BuildContext: buildContext, Demo: demo}))
 }

@@ -130,6 +130,11 @@ func (a *app) openEngine(ctx context.Context) (*client.Client, error) {
 			hint: "start it (systemctl start docker), or say which one to use with --docker-host or --docker-context"}
 	}
 	eng.NegotiateAPIVersionPing(ping)
+	if v := where.version; v != "" && (olderAPI(v, minAPI) || olderAPI(ping.APIVersion, v)) {
+		_ = eng.Close() // nothing is in work
+		return nil, &engineError{err: fmt.Errorf("DOCKER_API_VERSION is %q; the Docker engine at %s speaks %s and ctis needs at least %s", v, where, ping.APIVersion, minAPI),
+			hint: "unset DOCKER_API_VERSION: the version is negotiated"}
+	}
 	if olderAPI(ping.APIVersion, minAPI) {
 		_ = eng.Close()
 		return nil, &engineError{err: fmt.Errorf("the Docker engine at %s speaks API %s; ctis needs %s", where, ping.APIVersion, minAPI),
@@ -246,6 +251,19 @@ func (a *app) exec(ctx context.Context, id string, argv ...string) ([]byte, erro
 	return out.Bytes(), nil
 }
 
+// program is how this program was called, so that what is printed can be typed
+// again.
+func (a *app) program() string {
+	name := a.setting.Program
+	if name == "" {
+		name = "ctis"
+	}
+	if a.instance != simulator.DefaultInstance && a.env["CTIS_INSTANCE"] != a.instance {
+		name += " --instance " + a.instance
+	}
+	return name
+}
+
 func (a *app) close() {
 	if a.engine != nil {
 		_ = a.engine.Close() // the process ends
@@ -258,22 +276,25 @@ func (a *app) addressPool() (netip.Prefix, error) {
 	if s == "" {
 		return netpin.DefaultPool, nil
 	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil || !p.Addr().Is4() || p.Bits() > 26 {
-		return netip.Prefix{}, &usageError{msg: fmt.Sprintf("CTIS_ADDRESS_POOL is %q, which is no IPv4 prefix of /26 or larger", s),
-			hint: "write it like " + netpin.DefaultPool.String()}
+	p, err := netpin.ParsePool(s)
+	if err != nil {
+		return netip.Prefix{}, &usageError{msg: "CTIS_ADDRESS_POOL: " + err.Error(), hint: "write it like " + netpin.DefaultPool.String()}
 	}
-	return p.Masked(), nil
+	return p, nil
 }
 
 // olderAPI compares engine API versions ("1.41").
 func olderAPI(have, want string) bool {
 	var h, w [2]int
-	if _, err := fmt.Sscanf(have, "%d.%d", &h[0], &h[1]); err != nil {
-		return true
+	for _, v := range []struct {
+		text  string
+		parts *[2]int
+	}{{have, &h}, {want, &w}} {
+		if _, err := fmt.Sscanf(v.text+"\n", "%d.%d\n", &v.parts[0], &v.parts[1]); err != nil {
+			return true // no version at all is none to work with
+		}
 	}
-	_, _ = fmt.Sscanf(want, "%d.%d", &w[0], &w[1]) // a constant of ours
-	return h[0] < w[0] || h[0] == w[0] && h[1] < w[1]
+	return slices.Compare(h[:], w[:]) < 0
 }
 
 // workingDir is where relative paths start.

@@ -9,42 +9,46 @@ import (
 
 // orderArgs puts flags before positional arguments, because users write
 // `ctis up DIR --id x` and the library stops reading flags at the first
-// argument. Flags of the whole program may stand anywhere. What follows "--"
-// is left alone.
+// argument. Flags of the whole program may stand anywhere, and so may --help.
+// What follows "--" is an argument whatever it looks like.
 func orderArgs(root *cli.App, args []string) ([]string, error) {
 	if len(args) == 0 || len(args) > 1 && args[1] == "complete" {
 		return args, nil // complete gets a line that is still being typed
 	}
 	global := flagKinds(root.Flags)
-	var program, flags, rest []string
+	var program, flags, positional []string
 	var command *cli.Command
 	var local map[string]bool
 	for i := 1; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {
-			rest = append(rest, args[i:]...)
+			positional = append(positional, args[i+1:]...)
 			break
 		}
 		if !strings.HasPrefix(arg, "-") || arg == "-" {
-			if command == nil && len(rest) == 0 {
+			if command == nil && len(positional) == 0 {
 				if command = root.Command(arg); command != nil {
 					local = flagKinds(command.Flags)
 					continue
 				}
 			}
-			rest = append(rest, arg)
+			positional = append(positional, arg)
 			continue
 		}
 		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name == "help" || name == "h" {
+			if command != nil {
+				return []string{args[0], command.Name, "--help"}, nil
+			}
+			return []string{args[0], "--help"}, nil
+		}
 		to, takesValue := &flags, false
 		if v, ok := local[name]; ok {
 			takesValue = v
 		} else if v, ok := global[name]; ok {
 			to, takesValue = &program, v
-		} else if command == nil && name != "help" && name != "h" {
-			return nil, &usageError{msg: "there is no flag " + quoted(arg), hint: "ctis --help lists the flags"}
-		} else if command == nil {
-			to = &program
+		} else {
+			return nil, unknownFlag(arg, command)
 		}
 		*to = append(*to, arg)
 		if takesValue && !joined {
@@ -59,7 +63,18 @@ func orderArgs(root *cli.App, args []string) ([]string, error) {
 	if command != nil {
 		out = append(out, command.Name)
 	}
-	return append(append(out, flags...), rest...), nil
+	out = append(out, flags...)
+	if len(positional) > 0 && command != nil {
+		out = append(out, "--")
+	}
+	return append(out, positional...), nil
+}
+
+func unknownFlag(arg string, command *cli.Command) error {
+	if command == nil {
+		return &usageError{msg: "there is no flag " + quoted(arg), hint: "ctis --help lists the flags"}
+	}
+	return &usageError{msg: "ctis " + command.Name + " has no flag " + quoted(arg), hint: "ctis " + command.Name + " --help lists its flags"}
 }
 
 // flagKinds maps every name of the flags to whether it takes a value.

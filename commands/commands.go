@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -25,6 +26,7 @@ type Streams struct {
 
 // Setting is what a run gets from the process around it.
 type Setting struct {
+	Program      string   // as it was called; "" for ctis
 	Environ      []string // as os.Environ gives it
 	BuildContext fs.FS    // what the simulator's image is built from
 	Demo         fs.FS    // holds examples/demo
@@ -40,6 +42,8 @@ func Main(ctx context.Context, args []string, streams Streams, setting Setting) 
 	if err == nil {
 		err = root.RunContext(ctx, ordered)
 	}
+	// An error of the command line itself is told as JSON too, wherever --json stands.
+	a.json = a.json || slices.Contains(args, "--json")
 	return a.finish(ctx, err)
 }
 

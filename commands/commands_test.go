@@ -78,7 +78,7 @@ func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/_ping"):
 			fmt.Fprint(w, "OK")
-		case strings.HasSuffix(r.URL.Path, "/containers/json"), strings.HasSuffix(r.URL.Path, "/networks"):
+		case strings.HasSuffix(r.URL.Path, "/containers/json"), strings.HasSuffix(r.URL.Path, "/networks"), strings.HasSuffix(r.URL.Path, "/images/json"):
 			fmt.Fprint(w, "[]")
 		case strings.HasSuffix(r.URL.Path, "/volumes"):
 			fmt.Fprint(w, "{}")

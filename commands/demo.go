@@ -3,6 +3,7 @@ package commands
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +26,10 @@ import (
 
 // demoPrefix starts the instance of every demonstration. Each has one of its
 // own, so that trajectories in use never notice, nor does another demonstration.
-const demoPrefix = "ctis-demo-"
+const (
+	demoPrefix = "ctis-demo-"
+	keptPrefix = demoPrefix + "kept-" // of one that --keep left
+)
 
 // demoPrograms are the images of the demonstration's environment.
 var demoPrograms = []string{"agent", "vault"}
@@ -87,16 +92,16 @@ func (a *app) demoCommand() *cli.Command {
 			"Exit status: 0 every row as expected, 1 not.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "keep", Usage: "leave it up and say what to try", Destination: &o.keep},
-			&cli.BoolFlag{Name: "end", Usage: "remove demonstrations that were kept, and nothing else", Destination: &o.end},
+			&cli.BoolFlag{Name: "end", Usage: "remove the demonstrations that were kept, or those whose instances are named", Destination: &o.end},
 			&cli.StringFlag{Name: "image", Usage: "run the simulator from image `REF`", Destination: &o.image},
 			a.jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
+			if o.end {
+				return a.runDemoEnd(c.Context, c.Args().Slice())
+			}
 			if err := exactArgs(c, 0, 0, ""); err != nil {
 				return err
-			}
-			if o.end {
-				return a.runDemoEnd(c.Context)
 			}
 			return a.runDemo(c.Context, o)
 		},
@@ -109,7 +114,11 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 	}
 	suffix := make([]byte, 3)
 	rand.Read(suffix) // never fails
-	a.instance = demoPrefix + hex.EncodeToString(suffix)
+	a.instance = demoPrefix
+	if o.keep {
+		a.instance = keptPrefix
+	}
+	a.instance += hex.EncodeToString(suffix)
 	id := strings.TrimPrefix(a.instance, "ctis-")
 	dir, err := os.MkdirTemp("", "ctis-demo-")
 	if err != nil {
@@ -147,7 +156,8 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 	}
 	a.runner = nil // docker compose is to see them too
 
-	result, err := a.runUp(ctx, upOptions{environmentOptions: environmentOptions{dir: dir}, id: id, image: o.image, waitTimeout: time.Minute})
+	result, err := a.runUp(ctx, upOptions{environmentOptions: environmentOptions{dir: dir}, id: id, image: o.image, waitTimeout: time.Minute},
+		func(*upResult) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -178,7 +188,7 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 		return err
 	}
 	if o.keep {
-		a.ui.lines(fmt.Sprintf(demoHint, a.instance, id))
+		a.ui.lines(fmt.Sprintf(demoHint, a.program(), id, cmp.Or(a.setting.Program, "ctis")))
 	}
 	if !ok {
 		return errors.New("the demonstration did not go as expected; the rows marked ✘ differ")
@@ -188,16 +198,22 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 
 const demoHint = `
 It is still up. Try:
-  ctis --instance %[1]s status
-  ctis --instance %[1]s logs %[2]s
+  %[1]s status
+  %[1]s logs %[2]s
   docker compose -p %[2]s exec default /program act
-  ctis --instance %[1]s logs %[2]s --json --limit 1
+  %[1]s logs %[2]s --json --limit 1
 and remove all of it with:
-  ctis demo --end
+  %[3]s demo --end
 `
 
-// runDemoEnd removes every demonstration that was left on the engine.
-func (a *app) runDemoEnd(ctx context.Context) error {
+// runDemoEnd removes the demonstrations that were kept. One that was killed is
+// known only to who started it, so it has to be named: it could as well be running.
+func (a *app) runDemoEnd(ctx context.Context, named []string) error {
+	for _, instance := range named {
+		if !strings.HasPrefix(instance, demoPrefix) {
+			return &usageError{msg: quoted(instance) + " is no instance of a demonstration", hint: "their names start with " + demoPrefix}
+		}
+	}
 	if _, err := a.openEngine(ctx); err != nil {
 		return err
 	}
@@ -207,7 +223,7 @@ func (a *app) runDemoEnd(ctx context.Context) error {
 	}
 	n := 0
 	for _, instance := range instances {
-		if !strings.HasPrefix(instance, demoPrefix) {
+		if len(named) == 0 && !strings.HasPrefix(instance, keptPrefix) || len(named) > 0 && !slices.Contains(named, instance) {
 			continue
 		}
 		a.instance = instance

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
@@ -73,16 +74,16 @@ func (e *hintedError) Unwrap() error { return e.err }
 type failure struct {
 	Code    string         `json:"code"`
 	Message string         `json:"message"`
-	Hint    string         `json:"hint,omitempty"`
-	Details map[string]any `json:"details,omitempty"`
+	Hint    string         `json:"hint"`
+	Details map[string]any `json:"details"`
 
 	exit int
 }
 
 // explain is the one place where an error becomes a code, a hint and an exit
 // code.
-func explain(ctx context.Context, err error) failure {
-	f := failure{Code: "failed", Message: err.Error(), exit: exitFailed}
+func explain(ctx context.Context, instance string, err error) failure {
+	f := failure{Code: "failed", Message: err.Error(), Details: map[string]any{}, exit: exitFailed}
 	var (
 		usage     *usageError
 		invalid   *invalidError
@@ -131,12 +132,17 @@ func explain(ctx context.Context, err error) failure {
 	case errors.As(err, &missing), errors.As(err, &old):
 		f.Code, f.Hint, f.exit = "compose", "Docker's package docker-compose-plugin has it; scripts/setup.sh builds it", exitEngine
 	case errors.As(err, &conflict):
-		f.Code, f.Hint, f.Details, f.exit = "conflict", conflict.hint, conflict.details, exitConflict
+		f.Code, f.Hint, f.exit = "conflict", conflict.hint, exitConflict
+		if conflict.details != nil {
+			f.Details = conflict.details
+		}
 	case errors.As(err, &busy):
 		f.Code, f.Hint, f.exit = "busy", busy.Hint(), exitConflict
 		f.Details = map[string]any{"attached": busy.Attached, "have": busy.Have, "want": busy.Want}
 	case errors.As(err, &foreign):
 		f.Code, f.exit = "conflict", exitConflict
+	case errors.Is(err, api.ErrNoAnswer):
+		f.Code, f.Hint = "no_answer", "docker restart "+simulator.ContainerName(instance)+" brings it back with everything it knows"
 	case errors.As(err, &refused) && (refused.Code == api.CodeConflict || refused.Code == api.CodeBusy || refused.Code == api.CodeRetired):
 		f.Code, f.exit = "conflict", exitConflict
 		f.Details = map[string]any{"holders": refused.Holders, "fields": refused.Fields}
@@ -162,7 +168,10 @@ func (a *app) finish(ctx context.Context, err error) int {
 	if errors.As(err, &silent) {
 		return silent.code
 	}
-	f := explain(ctx, err)
+	if errors.Is(err, syscall.EPIPE) {
+		return exitFailed // nobody reads any more; there is no one to tell
+	}
+	f := explain(ctx, a.instance, err)
 	if a.json {
 		enc := json.NewEncoder(a.streams.Out)
 		enc.SetEscapeHTML(false)

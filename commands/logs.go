@@ -71,6 +71,10 @@ func (o logsOptions) query(now time.Time) (api.JournalQuery, error) {
 		}
 	}
 	for _, h := range o.hosts.Value() {
+		// Unicode and Punycode mean the same host; what is no hostname may still have been asked for.
+		if host, err := compose.ParseHostname(h); err == nil {
+			h = string(host)
+		}
 		q.Hosts = append(q.Hosts, strings.ToLower(strings.TrimSuffix(h, ".")))
 	}
 	if o.limit < 0 {
@@ -109,18 +113,11 @@ func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	if err != nil {
 		return err
 	}
-	admin, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
 	show := a.printLine
 	if !a.json && !o.raw {
-		if show, err = a.recordTable(); err != nil {
-			return err
-		}
+		show = a.recordTable()
 	}
-	err = admin.Journal(ctx, o.id, q, show)
+	err = a.readJournal(ctx, o.id, q, show)
 	var refused *api.Error
 	if errors.As(err, &refused) && refused.Code == api.CodeNotFound {
 		if o.unattributed {
@@ -134,37 +131,76 @@ func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	return err
 }
 
+// comeBack is how long following waits for a simulator that was restarted.
+const comeBack = time.Minute
+
+// readJournal reads a journal. Following outlives a restart of the simulator: it
+// goes on behind the last record that was shown.
+func (a *app) readJournal(ctx context.Context, id string, q api.JournalQuery, show func([]byte) error) error {
+	shown := map[uint64]bool{} // records come in the order in which they are complete
+	var failed error           // of show
+	lost := time.Time{}
+	for {
+		admin, err := a.connect(ctx)
+		if err == nil {
+			err = admin.Journal(ctx, id, q, func(line []byte) error {
+				lost = time.Time{}
+				var r struct{ Seq uint64 }
+				if q.Follow && !q.Raw {
+					if err := json.Unmarshal(line, &r); err == nil && shown[r.Seq] {
+						return nil
+					}
+					shown[r.Seq] = true
+				}
+				failed = show(line)
+				return failed
+			})
+			admin.Close()
+		}
+		var refused *api.Error
+		switch {
+		case err == nil, !q.Follow, q.Raw, failed != nil, ctx.Err() != nil, errors.As(err, &refused):
+			return err
+		case lost.IsZero():
+			lost = time.Now()
+		case time.Since(lost) > comeBack:
+			return err
+		}
+		q.Limit = 0 // what was shown counts
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 func (a *app) printLine(line []byte) error {
 	_, err := a.streams.Out.Write(append(line, '\n'))
 	return err
 }
 
-// recordTable prints the table's header and returns what prints a record's row.
-// Rows come one by one, so the widths are fixed beforehand: what is left of the
-// terminal is the URL's.
-func (a *app) recordTable() (func([]byte) error, error) {
-	header := []string{"TIME", "SERVICE", "METHOD", "URL", "KIND", "STATUS", "SIZE"}
-	widths := []int{12, 12, 7, 60, 9, 6, 8}
-	if w := a.outWidth(); w > 0 {
-		rest := w - 2*(len(widths)-1)
-		for i, n := range widths {
-			if i != 3 {
-				rest -= n
-			}
-		}
-		widths[3] = max(12, rest)
-	}
-	if _, err := fmt.Fprintln(a.streams.Out, formatRow(header, widths)); err != nil {
-		return nil, err
-	}
+// recordTable returns what prints a record's row; the first call prints the header
+// too. Rows come one by one, so the widths are fixed beforehand. The URL comes
+// last and is never cut: it is evidence.
+func (a *app) recordTable() func([]byte) error {
+	header := []string{"TIME", "SERVICE", "METHOD", "STATUS", "KIND", "SIZE", "URL"}
+	widths := []int{12, 10, 7, 6, 9, 8, 0}
+	begun := false
 	return func(line []byte) error {
 		var r api.Record
 		if err := json.Unmarshal(line, &r); err != nil {
 			return fmt.Errorf("a record cannot be read: %w", err)
 		}
+		if !begun {
+			begun = true
+			if _, err := fmt.Fprintln(a.streams.Out, formatRow(header, widths)); err != nil {
+				return err
+			}
+		}
 		_, err := fmt.Fprintln(a.streams.Out, formatRow(recordRow(r), widths))
 		return err
-	}, nil
+	}
 }
 
 // recordRow is one record as people see it.
@@ -173,29 +209,37 @@ func recordRow(r api.Record) []string {
 	if row[1] == "" {
 		row[1] = r.Client.IP
 	}
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	switch {
-	case r.Request != nil:
-		row[2] = r.Request.Method
-		row[3] = r.Request.Target
-		if !strings.Contains(r.Request.Target, "://") {
-			row[3] = scheme + "://" + r.Request.Host + r.Request.Target
-		}
-		row[6] = size(r.Request.Body.Size)
-		if r.Request.Body.Truncated {
-			row[6] += " (not kept whole)"
-		}
-	case r.Error != "":
-		row[3] = r.Error
-	}
 	switch {
 	case r.Response != nil:
-		row[5] = strconv.Itoa(r.Response.Status)
+		row[3] = strconv.Itoa(r.Response.Status)
 	case r.OutcomeUnknown:
-		row[5] = "?" // outcome unknown: the simulator stopped before it was written
+		row[3] = "?"
+	}
+	if r.Request == nil {
+		row[6] = r.Error
+		return row
+	}
+	row[2], row[5] = r.Request.Method, size(r.Request.Body.Size)
+	row[6] = r.Request.Target
+	if strings.HasPrefix(r.Request.Target, "/") {
+		scheme := "http"
+		if r.TLS != nil {
+			scheme = "https"
+		}
+		row[6] = scheme + "://" + r.Request.Host + r.Request.Target
+	}
+	var remarks []string
+	if r.Error != "" {
+		remarks = append(remarks, r.Error)
+	}
+	if r.Request.Body.Truncated {
+		remarks = append(remarks, "body not kept whole")
+	}
+	if r.OutcomeUnknown {
+		remarks = append(remarks, "outcome unknown")
+	}
+	if len(remarks) > 0 {
+		row[6] += "  (" + strings.Join(remarks, "; ") + ")"
 	}
 	return row
 }

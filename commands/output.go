@@ -64,11 +64,14 @@ func (a *app) table(header []string, rows [][]string, flexible int) error {
 	return nil
 }
 
-// formatRow pads and cuts cells to widths; the last one is not padded.
+// formatRow pads and cuts cells to widths; one of no width is left as it is.
 func formatRow(row []string, widths []int) string {
 	var b strings.Builder
 	for i, cell := range row {
-		cell = truncate(printable(cell), widths[i])
+		cell = printable(cell)
+		if widths[i] > 0 {
+			cell = truncate(cell, widths[i])
+		}
 		b.WriteString(cell)
 		if i < len(row)-1 {
 			b.WriteString(strings.Repeat(" ", max(0, widths[i]-lipgloss.Width(cell))+2))

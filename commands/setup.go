@@ -50,6 +50,9 @@ func (s *setup) run(ctx context.Context) error {
 	if err := s.look(ctx); err != nil {
 		return err
 	}
+	if s.o.id == "" {
+		s.app.ui.note("the trajectory's id is " + s.id)
+	}
 	if err := s.steps.do(ctx, "Simulator image", s.ensureImage); err != nil {
 		return err
 	}
@@ -197,8 +200,11 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 		_, err := s.sim.Client.Unregister(ctx, s.id)
 		return false, err
 	}
-	verdicts, err := s.app.judge(ctx, s.env, s.id)
+	verdicts, err := s.app.judge(ctx, s.env, s.id, nil)
 	if err != nil || !verdicts.up() {
+		return false, err
+	}
+	if err := s.app.reattach(ctx, s.sim, t); err != nil {
 		return false, err
 	}
 	s.nets = t.Networks

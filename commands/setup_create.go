@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/compose/trust"
@@ -21,9 +20,11 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 	fresh := s.before.Empty()
 	if fresh {
 		s.steps.onUndo("removing the project", func(ctx context.Context) error {
-			_, err := s.app.remove(ctx, s.id, downOptions{volumes: true, timeout: 10 * time.Second}, line)
-			return err
+			return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
 		})
+	}
+	if err := s.subnetsFree(ctx); err != nil {
+		return "", err
 	}
 	runner := s.app.runner
 	var lost []netip.Prefix
@@ -61,10 +62,35 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 				lost = append(lost, n.Subnet)
 			}
 		}
-		if _, err := s.app.remove(ctx, s.id, downOptions{volumes: true}, line); err != nil {
+		if err := s.app.undoUp(ctx, s.id, s.before.Volumes, line); err != nil {
 			return "", err
 		}
 	}
+}
+
+// subnetsFree makes sure that no other network has a subnet the environment fixes:
+// a second trajectory of it would fail in the middle.
+func (s *setup) subnetsFree(ctx context.Context) error {
+	for _, f := range s.env.NetworkFacts() {
+		mine := slices.ContainsFunc(s.before.Networks, func(n netpin.Network) bool { return n.Key == f.Key })
+		for _, pool := range f.Pools {
+			if mine || !pool.Subnet.IsValid() {
+				continue
+			}
+			holder, err := netpin.Holder(ctx, s.app.engine, pool.Subnet)
+			if err != nil {
+				return err
+			}
+			if holder != nil {
+				return &conflictError{
+					msg:     fmt.Sprintf("network %q fixes the subnet %s, which network %q has: only one trajectory at a time can", f.Key, pool.Subnet, holder.Name),
+					hint:    "take the other one down, or leave the subnet out so that each trajectory gets its own",
+					details: map[string]any{"network": f.Key, "subnet": pool.Subnet.String(), "holder": holder.Name},
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // want lowers the environment's networks to what the planner asks.
@@ -143,13 +169,21 @@ func (s *setup) attach(ctx context.Context, _ *uiStep) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	changed := true // until known better: it may be attached although the engine's answer never came
+	s.steps.onUndo("detaching the simulator", func(ctx context.Context) error {
+		if !changed {
+			return nil
+		}
+		return netpin.Detach(ctx, s.app.engine, s.sim.ID, id)
+	})
 	at, err := netpin.Attach(ctx, s.app.engine, netpin.AttachOptions{
 		Container: s.sim.ID, NetworkID: id, Address: s.plan.Networks[s.env.Network].Simulator, Aliases: s.env.Hostnames(),
 	})
 	if err != nil {
 		return "", err
 	}
-	s.nets = []api.Network{{Name: s.env.Network, ID: id, Subnets: at.Subnets, Addresses: at.Addresses, Peers: s.peers()}}
+	changed = at.Changed
+	s.nets = []api.Network{{Name: s.env.Network, ID: id, Subnets: at.Subnets, Addresses: at.Addresses, Gateways: at.Gateways, Peers: s.peers()}}
 	return at.Addresses[0].String(), nil
 }
 
@@ -182,8 +216,20 @@ func (s *setup) peers() []api.Peer {
 }
 
 func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
-	_, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets))
-	return plural(len(s.env.Config.Personas), "persona"), err
+	made := true // until known better
+	s.steps.onUndo("unregistering", func(ctx context.Context) error {
+		if !made {
+			return nil
+		}
+		_, err := s.sim.Client.Unregister(ctx, s.id)
+		return err
+	})
+	done, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets))
+	if err != nil {
+		return "", err
+	}
+	made = !done.Unchanged
+	return plural(len(s.env.Config.Personas), "persona"), nil
 }
 
 // trust puts the simulator's CA into the containers on its network.

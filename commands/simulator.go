@@ -10,6 +10,7 @@ import (
 
 	"github.com/linuxarena/ctis/imagehash"
 	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/simulator"
 )
 
@@ -67,7 +68,7 @@ func (a *app) ensureSimulator(ctx context.Context, image *simulator.ImageResult,
 		return nil, a.explainExhausted(ctx, err)
 	}
 	if !sim.Reused {
-		if err := a.reattach(ctx, sim); err != nil {
+		if err := a.reattachAll(ctx, sim); err != nil {
 			sim.Client.Close()
 			return nil, err
 		}
@@ -75,28 +76,35 @@ func (a *app) ensureSimulator(ctx context.Context, image *simulator.ImageResult,
 	return sim, nil
 }
 
-// reattach puts a simulator that was just created or started back on the
+// reattachAll puts a simulator that was just created or started back on the
 // networks of the trajectories it remembers: whoever removed its container
-// removed it from them too. Networks that are gone are passed over.
-func (a *app) reattach(ctx context.Context, sim *simulator.Result) error {
+// removed it from them too.
+func (a *app) reattachAll(ctx context.Context, sim *simulator.Result) error {
 	status, err := sim.Client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	for _, t := range status.Trajectories {
-		for _, n := range t.Networks {
-			found, there, err := netpin.FindNetwork(ctx, a.engine, t.Trajectory, n.Name)
-			if err != nil {
-				return err
-			}
-			if !there || found.ID != n.ID || len(n.Addresses) == 0 {
-				continue
-			}
-			if _, err := netpin.Attach(ctx, a.engine, netpin.AttachOptions{
-				Container: sim.ID, NetworkID: n.ID, Address: n.Addresses[0], Aliases: t.Personas,
-			}); err != nil {
-				return fmt.Errorf("trajectory %q: %w", t.Trajectory, err)
-			}
+		if err := a.reattach(ctx, sim, t); err != nil {
+			return fmt.Errorf("trajectory %q: %w", t.Trajectory, err)
+		}
+	}
+	return nil
+}
+
+// reattach makes sure that the simulator is on a trajectory's networks as it was
+// when that was registered. Networks that are gone are passed over.
+func (a *app) reattach(ctx context.Context, sim *simulator.Result, t api.TrajectoryStatus) error {
+	for _, n := range t.Networks {
+		if len(n.Addresses) == 0 {
+			continue
+		}
+		o := netpin.AttachOptions{Container: sim.ID, NetworkID: n.ID, Aliases: t.Personas}
+		if n.Addresses[0].Is4() {
+			o.Address = n.Addresses[0]
+		}
+		if _, err := netpin.Attach(ctx, a.engine, o); err != nil && !errors.Is(err, netpin.ErrNoNetwork) {
+			return err
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,14 +40,18 @@ type trajectoryStatus struct {
 	Dropped     uint64    `json:"dropped"`   // requests without a record of their own
 	Since       time.Time `json:"since"`
 	Stale       bool      `json:"stale"` // registered, but its project has no container any more
+	// Registered is false for one that has containers and that the simulator does
+	// not serve: its set-up was broken off, or the simulator cannot be asked.
+	Registered bool `json:"registered"`
 }
 
 func (a *app) statusCommand() *cli.Command {
 	return verb(&cli.Command{
 		Name:  "status",
 		Usage: "show the simulator and the trajectories it serves",
-		Description: "A trajectory is stale when it is still registered although its Compose project has no container;\n" +
-			"ctis down clears it.\n\n" +
+		Description: "A trajectory is stale when it is still registered although its Compose project has no container, and\n" +
+			"not served when it has containers although it is not registered: its set-up was broken off, or the\n" +
+			"simulator does not run. ctis down clears both.\n\n" +
 			"Exit status: 0 shown, 4 no engine.",
 		Flags: []cli.Flag{a.jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -72,7 +77,7 @@ func (a *app) runStatus(ctx context.Context) error {
 	if seen.ID != "" {
 		sim.State, sim.Image, sim.SourceHash = seen.State, seen.Image, seen.Hash
 	}
-	if seen.State == "running" && !seen.Foreign {
+	if seen.Answering {
 		admin, err := simulator.Connect(ctx, eng, a.instance)
 		if err != nil {
 			return err
@@ -92,6 +97,18 @@ func (a *app) runStatus(ctx context.Context) error {
 			trajectories = append(trajectories, row)
 		}
 	}
+	ids, err := netpin.Trajectories(ctx, eng, a.instance)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(trajectories, func(t trajectoryStatus) bool { return t.Trajectory == id }) {
+			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}})
+		}
+	}
+	if seen.ID != "" && !seen.Foreign && !seen.Answering {
+		a.ui.warn(fmt.Sprintf("the simulator %q is %s and does not answer; docker restart %[1]s brings it back with everything it knows", sim.Container, seen.State))
+	}
 	if a.json {
 		return a.printJSON(map[string]any{"simulator": sim, "trajectories": trajectories})
 	}
@@ -101,7 +118,7 @@ func (a *app) runStatus(ctx context.Context) error {
 func (a *app) trajectoryStatus(ctx context.Context, t api.TrajectoryStatus) (trajectoryStatus, error) {
 	s := trajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Personas: t.Personas,
-		Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
+		Registered: true, Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
 	}
 	for _, n := range t.Networks {
 		s.Network = n.Name
@@ -143,6 +160,9 @@ func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) 
 	for _, t := range trajectories {
 		remark := ""
 		switch {
+		case !t.Registered:
+			rows = append(rows, []string{t.Trajectory, "", "", "", "", "", "", "not served"})
+			continue
 		case t.Stale:
 			remark = "stale"
 		case t.Dropped > 0:

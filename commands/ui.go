@@ -187,16 +187,15 @@ func (u *ui) failure(text, hint string) {
 // problems lists what is wrong with an environment, one line each.
 func (u *ui) problems(ps compose.Problems) {
 	for _, p := range ps {
-		u.lines(problemText(p))
+		u.lines(printable(problemText(p)))
 	}
 }
 
 func problemText(p compose.Problem) string {
-	text := p.String()
-	if p.Hint != "" {
-		text += "\n    hint: " + p.Hint
+	if p.Hint == "" {
+		return p.String()
 	}
-	return text
+	return p.String() + "; " + p.Hint
 }
 
 func (u *ui) message(label, text string) {

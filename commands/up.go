@@ -70,20 +70,21 @@ func (a *app) upCommand() *cli.Command {
 				return err
 			}
 			o.dir = c.Args().First()
-			result, err := a.runUp(c.Context, o)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(result)
-			}
-			return a.printUp(result)
+			_, err := a.runUp(c.Context, o, func(result *upResult) error {
+				if a.json {
+					return a.printJSON(result)
+				}
+				return a.printUp(result)
+			})
+			return err
 		},
 	})
 }
 
-// runUp brings a trajectory up: check, set up, and undo on failure.
-func (a *app) runUp(ctx context.Context, o upOptions) (*upResult, error) {
+// runUp brings a trajectory up: check, set up, report, and undo on failure. A
+// result that cannot be reported is a failure too: whoever waits for it would not
+// know what is up.
+func (a *app) runUp(ctx context.Context, o upOptions, report func(*upResult) error) (*upResult, error) {
 	begun := time.Now()
 	if o.waitTimeout <= 0 {
 		return nil, &usageError{msg: "--wait-timeout is not positive", hint: "give a duration such as 2m"}
@@ -99,14 +100,21 @@ func (a *app) runUp(ctx context.Context, o upOptions) (*upResult, error) {
 	}
 	s := &setup{app: a, o: o, pool: pool, steps: steps{ui: a.ui}, id: o.id}
 	defer s.end()
-	if err := s.run(ctx); err != nil {
+	err = s.run(ctx)
+	if err == nil {
+		s.result.DurationMS = time.Since(begun).Milliseconds()
+		err = report(&s.result)
+	}
+	if err != nil {
 		if o.keepOnFailure && len(s.steps.undo) > 0 {
 			a.ui.note("left as it is (--keep-on-failure); ctis down " + s.id + " removes it")
 			return nil, err
 		}
+		if len(s.before.Containers) > 0 && len(s.steps.undo) > 0 {
+			a.ui.note("what there was of it before stays; ctis down " + s.id + " removes it")
+		}
 		return nil, s.steps.rollback(ctx, err)
 	}
-	s.result.DurationMS = time.Since(begun).Milliseconds()
 	return &s.result, nil
 }
 
@@ -127,6 +135,6 @@ func (a *app) printUp(r *upResult) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(w, "\ndocker compose -p %[1]s exec SERVICE COMMAND   act in it\nctis logs %[1]s --follow   watch what it sends\nctis down %[1]s   end it\n", r.Trajectory)
+	_, err := fmt.Fprintf(w, "\ndocker compose -p %[1]s exec SERVICE COMMAND   act in it\n%[2]s logs %[1]s --follow   watch what it sends\n%[2]s down %[1]s   end it\n", r.Trajectory, a.program())
 	return err
 }

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
 )
 
 // settle is how long a service without a health check must have run before it
 // counts as up: one that dies at once is then seen to.
-const settle = 500 * time.Millisecond
+const settle = 400 * time.Millisecond
 
 // pollEvery is the pause between two looks at the services.
 const pollEvery = 150 * time.Millisecond
@@ -47,7 +49,11 @@ func (vs verdicts) String() string {
 
 // judge looks at every container of the trajectory and gives each service a
 // verdict.
-func (a *app) judge(ctx context.Context, env *compose.Environment, id string) (verdicts, error) {
+//
+// seen remembers when each container was first seen running, by this process's
+// own clock: the engine's may be another machine's. Without it every running
+// container counts as settled.
+func (a *app) judge(ctx context.Context, env *compose.Environment, id string, seen map[string]time.Time) (verdicts, error) {
 	project, err := netpin.FindProject(ctx, a.engine, id)
 	if err != nil {
 		return nil, err
@@ -55,6 +61,9 @@ func (a *app) judge(ctx context.Context, env *compose.Environment, id string) (v
 	var states []compose.ContainerState
 	for _, c := range project.Containers {
 		in, err := a.engine.ContainerInspect(ctx, c.ID)
+		if errdefs.IsNotFound(err) {
+			continue // went away since it was listed
+		}
 		if err != nil {
 			return nil, fmt.Errorf("look at container %q: %w", c.Name, err)
 		}
@@ -66,8 +75,14 @@ func (a *app) judge(ctx context.Context, env *compose.Environment, id string) (v
 		if in.State.Health != nil && in.State.Health.Status != "none" {
 			s.HasHealthcheck, s.Health = true, in.State.Health.Status
 		}
-		if started, err := time.Parse(time.RFC3339Nano, in.State.StartedAt); err == nil && s.State == "running" {
-			s.Uptime = max(0, time.Since(started))
+		if s.State == "running" {
+			run := c.ID + " " + in.State.StartedAt
+			if _, ok := seen[run]; !ok && seen != nil {
+				seen[run] = time.Now()
+			}
+			if s.Uptime = settle; seen != nil {
+				s.Uptime = time.Since(seen[run])
+			}
 		}
 		states = append(states, s)
 	}
@@ -94,8 +109,9 @@ func settled(service string, states []compose.ContainerState) bool {
 // compose (upErr) is none: a one-shot service that is done makes it fail, and a
 // crash loop does not.
 func (a *app) wait(ctx context.Context, env *compose.Environment, id string, upErr error, line *uiStep) error {
+	seen := map[string]time.Time{}
 	for {
-		vs, err := a.judge(context.WithoutCancel(ctx), env, id)
+		vs, err := a.judge(context.WithoutCancel(ctx), env, id, seen)
 		if err != nil {
 			return err
 		}

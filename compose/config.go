@@ -60,6 +60,10 @@ func (k keySet) has(name string) bool { return slices.Contains(k.all(), name) }
 func ParseConfig(file string, content []byte) (*Config, Problems) {
 	src := strings.TrimPrefix(string(content), "\ufeff") // an editor's mark, not a character of line 1
 	var ps Problems
+	if at, refused := deepTOML(src); refused != nil {
+		ps.refused(file, placeIn(file, src, at), refused)
+		return nil, ps
+	}
 	var doc map[string]any
 	if _, err := toml.Decode(src, &doc); err != nil {
 		var syntax toml.ParseError
@@ -119,7 +123,7 @@ func (r *configReader) personas(doc map[string]any) []Persona {
 	}
 	// The first persona answers clients that name none, so order matters.
 	slices.SortFunc(names, func(a, b string) int {
-		return r.index.keys[tomlPath([]string{"personas", a})] - r.index.keys[tomlPath([]string{"personas", b})]
+		return r.index.order("personas", a) - r.index.order("personas", b)
 	})
 	seen := map[Hostname]string{}
 	var personas []Persona
@@ -278,13 +282,14 @@ func (r *configReader) texts(parent map[string]any, path ...string) []string {
 		r.wrongType(v, "an array of strings", path)
 		return nil
 	}
-	texts := make([]string, len(list))
+	texts, seen := make([]string, len(list)), map[string]bool{}
 	for i, v := range list {
 		at := append(path[:len(path):len(path)], elem(i))
 		texts[i], _ = r.asText(v, at)
-		if first := slices.Index(texts[:i], texts[i]); first >= 0 && texts[i] != "" {
+		if seen[texts[i]] && texts[i] != "" {
 			r.problems.errorf(r.index.value(at...), "%q stands twice in %s", texts[i], keyName(path))
 		}
+		seen[texts[i]] = true
 	}
 	return texts
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/compose-spec/compose-go/v2/cli"
 	interp "github.com/compose-spec/compose-go/v2/interpolation"
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/template"
@@ -46,7 +47,7 @@ func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 			return nil
 		}
 	}
-	lenient, err := d.model.load(ctx, d.id, leniently)
+	lenient, err := d.model.unresolved(ctx, d.id, cli.WithConsistency(false))
 	if err != nil {
 		d.whole(cause)
 		return nil
@@ -119,13 +120,20 @@ func (d *diagnosis) interpolation(x *yamlIndex) {
 	})
 }
 
+// fewServices is for how many services compose-go is asked about each alone,
+// which loads the whole model every time.
+const fewServices = 20
+
 // services finds what is inconsistent between the services of a model.
 func (d *diagnosis) services(ctx context.Context, p *types.Project) {
-	for _, name := range p.ServiceNames() {
+	for i, name := range p.ServiceNames() {
 		before := len(*d.problems)
 		s := p.Services[name]
 		d.service(name, s, p)
 		if len(*d.problems) > before {
+			continue
+		}
+		if i >= fewServices {
 			continue
 		}
 		if err := d.alone(ctx, name); err != nil {
@@ -170,6 +178,17 @@ func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project
 		if _, ok := p.Volumes[v.Source]; !ok {
 			d.problems.errorf(at("volumes", v.Source), "service %q mounts volume %q, which is not declared", name, v.Source).
 				didYouMean(v.Source, p.VolumeNames())
+		}
+	}
+	total := 0
+	if path, err := readableService(p, name, &total); err != nil {
+		var refused *refusedError
+		if errors.As(err, &refused) {
+			at := at("env_file")
+			if d.sources.has("services", name, "label_file") && !d.sources.has("services", name, "env_file") {
+				at = d.sources.at("services", name, "label_file")
+			}
+			d.problems.refused(d.model.shown(path), at, refused)
 		}
 	}
 	for _, f := range s.EnvFiles {

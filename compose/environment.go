@@ -11,12 +11,12 @@ package compose
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
@@ -67,14 +67,8 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 			return nil, ps
 		}
 	}
-	content, err := os.ReadFile(file)
-	switch {
-	case os.IsNotExist(err):
-		ps.errorf(place{File: file}, "there is no %s, so this directory is no environment", ConfigFile).
-			hint("name the directory that has one; its smallest content is: network = \"default\"")
-		return nil, ps
-	case err != nil:
-		ps.errorf(place{File: file}, "cannot be read: %s", err)
+	content, ok := readConfig(o.Dir, file, &ps)
+	if !ok {
 		return nil, ps
 	}
 	config, ps := ParseConfig(file, content)
@@ -88,6 +82,32 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 		return nil, ps
 	}
 	return env, ps
+}
+
+// readConfig reads ctis.toml, or says why it cannot be read.
+func readConfig(dir, file string, ps *Problems) ([]byte, bool) {
+	var refused *refusedError
+	content, err := readFile(file)
+	if err == nil {
+		return content, true
+	}
+	fi, dirErr := os.Stat(dir)
+	switch {
+	case os.IsNotExist(dirErr):
+		ps.errorf(place{File: dir}, "this directory does not exist").
+			hint("name a directory that has a %s", ConfigFile)
+	case dirErr == nil && !fi.IsDir():
+		ps.errorf(place{File: dir}, "this is a file, and an environment is a directory").
+			hint("name the directory: %s", filepath.Dir(dir))
+	case errors.As(err, &refused):
+		ps.refused(file, place{File: file}, refused)
+	case os.IsNotExist(err):
+		ps.errorf(place{File: file}, "there is no %s, so this directory is no environment", ConfigFile).
+			hint("name the directory that has one; its smallest content is: network = \"default\"")
+	default:
+		ps.errorf(place{File: file}, "cannot be read: %s", reason(err))
+	}
+	return nil, false
 }
 
 // environmentLoad is one run of Load.
@@ -128,10 +148,16 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 	}
 	l.requiredVariables(vars)
 
-	refs := &references{}
-	project, err := m.load(ctx, id, cli.WithResourceLoader(refs))
-	src := m.sources(refs.paths, &l.problems)
+	before := len(l.problems)
+	src, safe := m.takeInventory(vars, &l.problems)
+	if !safe {
+		return nil
+	}
 	unsetVariables(m, src, vars, &l.problems)
+	if l.problems[before:].HasErrors() {
+		return nil // anything else would follow from that
+	}
+	project, err := m.load(ctx, id)
 	if err != nil {
 		if ctx.Err() != nil {
 			l.problems.errorf(place{File: l.shown(m.files[0])}, "%s", ctx.Err())
@@ -142,10 +168,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 			return nil
 		}
 	}
-	other, otherErr := m.load(ctx, otherID)
-	if otherErr != nil {
-		other = nil // only this name works; what depends on it cannot be told
-	}
+	other := l.other(ctx, m)
 	c := checker{config: l.config, dir: l.dir, id: id, project: project, other: other, sources: src, model: m, vars: vars, problems: &l.problems}
 	c.check()
 	if l.problems.HasErrors() {
@@ -163,6 +186,24 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		DefaultService: c.defaultService, Network: l.config.Network,
 		Settings: digest,
 	}
+}
+
+// other is the model under another name, or nil: then only this name works, and
+// what depends on it cannot be told.
+func (l *environmentLoad) other(ctx context.Context, m *model) *types.Project {
+	vars, err := m.variables(otherID)
+	if err != nil {
+		return nil
+	}
+	var ps Problems // its files may be others
+	if _, safe := m.takeInventory(vars, &ps); !safe || ps.HasErrors() {
+		return nil
+	}
+	project, err := m.load(ctx, otherID)
+	if err != nil {
+		return nil
+	}
+	return project
 }
 
 func (l *environmentLoad) requiredVariables(vars types.Mapping) {

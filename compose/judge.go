@@ -52,8 +52,9 @@ const (
 )
 
 // restartLimit is how many restarts make a loop. The engine doubles the delay
-// from 100 ms each time, so that many take at least 25 seconds: longer than a
-// service usually needs whose database is still booting.
+// from 100 ms each time, so that many take about 15 seconds, and more with what
+// the service itself takes: longer than one usually needs whose database is
+// still booting.
 const restartLimit = 8
 
 // settled is how long the engine itself wants a container to run before it

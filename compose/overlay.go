@@ -48,7 +48,7 @@ type NetworkPlan struct {
 type overlay struct {
 	Services map[string]*serviceOverlay
 	Networks map[string]*networkOverlay
-	Notes    []string // for people: what was changed or left alone
+	Notes    []string // for people: what was left alone
 }
 
 type serviceOverlay struct {
@@ -131,9 +131,8 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 	}
 	if s.ContainerName != "" {
 		o.DropName = true
-		*notes = append(*notes, fmt.Sprintf("service %q gives up container_name %q", name, s.ContainerName))
 	}
-	o.Ports = ephemeral(name, s, notes)
+	o.Ports = ephemeral(s)
 	if err := e.endpoints(name, s, in, o); err != nil {
 		return nil, err
 	}
@@ -186,7 +185,7 @@ func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideI
 
 // ephemeral returns the service's ports without their fixed host ports, or
 // nothing if none is fixed.
-func ephemeral(name string, s types.ServiceConfig, notes *[]string) []types.ServicePortConfig {
+func ephemeral(s types.ServiceConfig) []types.ServicePortConfig {
 	if s.NetworkMode == "host" || shares(s.NetworkMode) {
 		return nil
 	}
@@ -195,7 +194,6 @@ func ephemeral(name string, s types.ServiceConfig, notes *[]string) []types.Serv
 	for _, p := range s.Ports {
 		if p.Published != "" && p.Published != "0" {
 			fixed = true
-			*notes = append(*notes, fmt.Sprintf("service %q publishes %d on an ephemeral host port instead of %s", name, p.Target, p.Published))
 		}
 		p.Published = ""
 		ports = append(ports, p)

@@ -8,8 +8,8 @@ import (
 )
 
 // Override generates the Compose file that goes last on Compose's command line
-// (SPEC §7). It also returns notes for people: what of the environment it
-// changes, and what it leaves alone although ctis would set it. Pure.
+// (SPEC §7). It also returns notes for people: what it leaves alone although ctis
+// would set it. What it changes, [Load] has warned of. Pure.
 func (e *Environment) Override(in OverrideInput) (file []byte, notes []string, err error) {
 	o, err := e.overlay(in)
 	if err != nil {

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -49,7 +50,7 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, name)
 		}
-		if err := regular(path); err != nil {
+		if err := present(path); err != nil {
 			ps.errorf(c.index.value("compose_files", elem(i)), "Compose file %q %s", name, err)
 		}
 		m.files = append(m.files, path)
@@ -66,6 +67,7 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 	}
 	m.dir = filepath.Dir(m.files[0])
 	m.findEnvFiles(o, &ps)
+	m.checkEnvFiles(&ps)
 	if ps.HasErrors() {
 		return nil, ps
 	}
@@ -91,7 +93,7 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 	for _, f := range o.EnvFiles {
 		path, err := filepath.Abs(f)
 		if err == nil {
-			err = regular(path)
+			err = present(path)
 		}
 		if err != nil {
 			ps.errorf(place{File: f}, "env file %q %s", f, err)
@@ -107,12 +109,23 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 	}
 }
 
+// checkEnvFiles reports the env files that must not be read.
+func (m *model) checkEnvFiles(ps *Problems) {
+	check := newEnvFiles(environMapping(m.environ))
+	for _, path := range m.envFiles {
+		var refused *refusedError
+		if errors.As(check.check(path), &refused) {
+			ps.refused(m.shown(path), place{File: m.shown(path)}, refused)
+		}
+	}
+}
+
 // discover does what Compose does when it is given no file, but only in dir.
 func discover(dir string) []string {
 	var files []string
 	for _, names := range [][]string{cli.DefaultFileNames, cli.DefaultOverrideFileNames} {
 		for _, name := range names {
-			if path := filepath.Join(dir, name); regular(path) == nil {
+			if path := filepath.Join(dir, name); present(path) == nil {
 				files = append(files, path)
 				break
 			}
@@ -124,8 +137,9 @@ func discover(dir string) []string {
 	return files
 }
 
-// regular says in what way path is not a readable regular file.
-func regular(path string) error {
+// present says in what way path is no file at all. Whether it is one that may be
+// read is for [readFile] to say.
+func present(path string) error {
 	fi, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
@@ -134,8 +148,6 @@ func regular(path string) error {
 		return fmt.Errorf("cannot be read: %w", err)
 	case fi.IsDir():
 		return fmt.Errorf("is a directory")
-	case !fi.Mode().IsRegular():
-		return fmt.Errorf("is not a regular file")
 	}
 	return nil
 }
@@ -180,12 +192,36 @@ func (m *model) options(name string, more ...cli.ProjectOptionsFn) (*cli.Project
 		cli.WithWorkingDirectory(m.dir),
 		func(o *cli.ProjectOptions) error { o.Environment = maps.Clone(vars); return nil },
 		cli.WithProfiles(m.profiles),
+		cli.WithLoadOptions(func(o *loader.Options) {
+			if o.Interpolate != nil { // it is not where files are only looked for
+				o.Interpolate.Substitute = bounded()
+			}
+		}),
 	}, more...)...)
 }
 
-// load resolves the model as Compose would run it.
-func (m *model) load(ctx context.Context, name string, more ...cli.ProjectOptionsFn) (*types.Project, error) {
-	o, err := m.options(name, more...)
+// load resolves the model as Compose would run it. Its files have to be in an
+// inventory that found nothing.
+func (m *model) load(ctx context.Context, name string) (*types.Project, error) {
+	p, err := m.unresolved(ctx, name)
+	if err == nil {
+		err = readableServices(p) // only now is it known which
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = guarded(func() (err error) {
+		if p, err = p.WithServicesEnvironmentResolved(false); err == nil {
+			p, err = p.WithServicesLabelsResolved(false)
+		}
+		return err
+	})
+	return p, err
+}
+
+// unresolved is the model without what services read from other files.
+func (m *model) unresolved(ctx context.Context, name string, more ...cli.ProjectOptionsFn) (*types.Project, error) {
+	o, err := m.options(name, append(more, cli.WithoutEnvironmentResolution, cli.WithoutLabelsResolution)...)
 	if err != nil {
 		return nil, err
 	}
@@ -203,87 +239,6 @@ func guarded(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// leniently loads a model that is not consistent, so that further checks can
-// be made on it.
-func leniently(o *cli.ProjectOptions) error {
-	for _, f := range []cli.ProjectOptionsFn{
-		cli.WithConsistency(false), cli.WithoutEnvironmentResolution, cli.WithoutLabelsResolution,
-	} {
-		if err := f(o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// references collects the paths of other files that a model mentions. It is a
-// resource loader that never accepts anything, so it only listens.
-type references struct{ paths []string }
-
-func (r *references) Accept(path string) bool                      { r.paths = append(r.paths, path); return false }
-func (r *references) Load(context.Context, string) (string, error) { return "", os.ErrInvalid }
-func (r *references) Dir(path string) string                       { return path }
-
-// sources indexes the model's files, and those that they include or extend as
-// far as mentioned tells. Of the model's own files every problem of form is
-// reported; the others are only needed for positions.
-func (m *model) sources(mentioned []string, ps *Problems) sources {
-	var all sources
-	known := map[string]bool{}
-	for _, path := range m.files {
-		known[path] = true
-		x, err := m.index(path)
-		if err != nil {
-			ps.yaml(m.shown(path), err)
-			continue
-		}
-		x.repeated(ps)
-		all = append(all, x)
-	}
-	var others sources
-	for _, p := range mentioned {
-		for _, dir := range m.dirs(all, others) {
-			path := p
-			if !filepath.IsAbs(p) {
-				path = filepath.Join(dir, p)
-			}
-			if known[path] {
-				break
-			}
-			if ext := filepath.Ext(path); ext != ".yml" && ext != ".yaml" && ext != ".json" || regular(path) != nil {
-				continue
-			}
-			known[path] = true
-			if x, err := m.index(path); err == nil {
-				others = append(others, x)
-			}
-			break
-		}
-	}
-	return append(others, all...) // what is included comes before what includes it
-}
-
-// dirs are the directories a relative path may be relative to.
-func (m *model) dirs(all ...sources) []string {
-	dirs := []string{m.dir}
-	for _, s := range all {
-		for _, x := range s {
-			if d := filepath.Dir(x.path); !slices.Contains(dirs, d) {
-				dirs = append(dirs, d)
-			}
-		}
-	}
-	return dirs
-}
-
-func (m *model) index(path string) (*yamlIndex, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return indexYAML(path, m.shown(path), content)
 }
 
 // substitute is compose-go's substitution that reports unset variables to
@@ -304,5 +259,7 @@ func substitute(unset func(name string)) func(string, template.Mapping) (string,
 // interpolation returns compose-go's own options for a file, so that a value
 // can be tried out on its own.
 func (m *model) interpolation(vars types.Mapping) *loader.Options {
-	return loader.ToOptions(&types.ConfigDetails{WorkingDir: m.dir, Environment: vars}, nil)
+	o := loader.ToOptions(&types.ConfigDetails{WorkingDir: m.dir, Environment: vars}, nil)
+	o.Interpolate.Substitute = bounded()
+	return o
 }

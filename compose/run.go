@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -113,7 +112,7 @@ func (r *Runner) Up(ctx context.Context, i Invocation, line func(string)) error 
 // DownOptions say how a trajectory is taken down.
 type DownOptions struct {
 	Volumes bool          // named volumes too, which hold data
-	Timeout time.Duration // for each container to stop; 0 means Compose's default
+	Timeout time.Duration // for each container to stop; 0 kills at once, a negative one is Compose's default
 }
 
 // Down stops and removes what carries the project's labels, whatever profile it
@@ -124,17 +123,22 @@ func (r *Runner) Down(ctx context.Context, id string, o DownOptions, line func(s
 	if err := ValidateID(id); err != nil {
 		return err
 	}
-	// Compose reads no file when it is given a name only; the root directory
-	// keeps it from reading somebody's .env on the way.
+	// Given a name only, Compose still looks around where it runs, for a .env at
+	// the least. So it runs where there is nothing.
+	dir, err := os.MkdirTemp("", "ctis-down-")
+	if err != nil {
+		return fmt.Errorf("docker compose down needs an empty directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // one that stays is empty
 	args := []string{"compose", "--ansi", "never", "--progress", "plain", "--project-name", id, "--profile", "*", "down", "--remove-orphans"}
 	if o.Volumes {
 		args = append(args, "--volumes")
 	}
-	if o.Timeout > 0 {
+	if o.Timeout >= 0 {
 		seconds := (o.Timeout + time.Second - 1) / time.Second
 		args = append(args, "--timeout", strconv.Itoa(int(seconds)))
 	}
-	return r.run(ctx, "down", Invocation{ID: id, Dir: "/"}, args, line)
+	return r.run(ctx, "down", Invocation{ID: id, Dir: dir}, args, line)
 }
 
 func (r *Runner) docker() string {
@@ -169,8 +173,7 @@ func (r *Runner) command(ctx context.Context, i Invocation, args []string) *exec
 	cmd.Env = r.environ(i.ID)
 	cmd.Dir = i.Dir
 	cmd.Stdin = bytes.NewReader(i.Override)
-	// A Ctrl-C on the terminal is for ctis, which then ends Compose in its own way.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = childAttr()
 	// An interrupt lets Compose finish the call it is in the middle of.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopGrace
@@ -179,7 +182,11 @@ func (r *Runner) command(ctx context.Context, i Invocation, args []string) *exec
 
 // output runs a short command and returns its standard output.
 func (r *Runner) output(ctx context.Context, args ...string) ([]byte, error) {
-	return r.command(ctx, Invocation{}, args).Output()
+	cmd := r.command(ctx, Invocation{}, args)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := onOneThread(cmd.Run)
+	return out.Bytes(), err
 }
 
 // capture runs a command whose standard output is the result.
@@ -188,7 +195,7 @@ func (r *Runner) capture(ctx context.Context, name string, i Invocation, args []
 	var out bytes.Buffer
 	tail := &lineWriter{}
 	cmd.Stdout, cmd.Stderr = &out, tail
-	if err := cmd.Run(); err != nil {
+	if err := onOneThread(cmd.Run); err != nil {
 		return nil, failed(ctx, name, tail, err)
 	}
 	return out.Bytes(), nil
@@ -199,7 +206,7 @@ func (r *Runner) run(ctx context.Context, name string, i Invocation, args []stri
 	cmd := r.command(ctx, i, args)
 	w := &lineWriter{line: line}
 	cmd.Stdout, cmd.Stderr = w, w // one writer, so os/exec never calls it twice at once
-	if err := cmd.Run(); err != nil {
+	if err := onOneThread(cmd.Run); err != nil {
 		return failed(ctx, name, w, err)
 	}
 	w.flush()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -17,14 +18,31 @@ import (
 // shell could not: one started in the background ignores interrupts for ever.
 const waitForInterrupt = "CTIS_TEST_WAIT_FOR_INTERRUPT"
 
+// terminatedFile names the file that it then makes where it was not an interrupt
+// that came, but the end of its parent.
+const terminatedFile = "CTIS_TEST_TERMINATED_FILE"
+
+// runDocker makes the test binary play a ctis that runs docker compose, by the
+// program that the variable names.
+const runDocker = "CTIS_TEST_RUN_DOCKER"
+
 func TestMain(m *testing.M) {
+	if docker := os.Getenv(runDocker); docker != "" {
+		environ := append(os.Environ(), waitForInterrupt+"=1", runDocker+"=")
+		r := &Runner{Docker: docker, Environ: environ, Host: os.Getenv("DOCKER_HOST")}
+		err := r.Up(context.Background(), Invocation{ID: "t", Dir: os.TempDir(), Override: []byte(plainYAML)}, func(s string) { fmt.Println(s) })
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	if os.Getenv(waitForInterrupt) == "" {
 		os.Exit(m.Run())
 	}
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	fmt.Println("started")
-	<-interrupts
+	if <-signals == syscall.SIGTERM {
+		_ = os.WriteFile(os.Getenv(terminatedFile), nil, 0o600) // its absence is the failure
+	}
 	fmt.Println("interrupted")
 	os.Exit(1)
 }
@@ -87,12 +105,40 @@ func TestDownNeedsNothingButTheID(t *testing.T) {
 	if got := record("args"); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if got := record("dir"); got[0] != "/" {
-		t.Errorf("runs in %s, where there may be somebody's .env", got)
-	}
 	var invalid *InvalidIDError
 	if err := r.Down(context.Background(), "--all", DownOptions{}, nil); !errors.As(err, &invalid) {
 		t.Errorf("an id that is an option: %v", err)
+	}
+}
+
+func TestDownKillsAtOnceOrLeavesTheTimeToCompose(t *testing.T) {
+	program, record := fakeDocker(t, "exit 0")
+	r := &Runner{Docker: program, Environ: []string{"PATH=" + os.Getenv("PATH")}}
+	for timeout, want := range map[time.Duration]string{0: "--timeout 0", time.Nanosecond: "--timeout 1", -1: ""} {
+		if err := r.Down(context.Background(), "t-1", DownOptions{Timeout: timeout}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _ := strings.Cut(strings.Join(record("args"), " "), "--remove-orphans"); strings.TrimSpace(got) != want {
+			t.Errorf("%v gives %q, not %q", timeout, got, want)
+		}
+	}
+}
+
+func TestDownRunsWhereThereIsNothing(t *testing.T) {
+	program, record := fakeDocker(t, "ls -A >&2; exit 3")
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	write(t, tmp, "compose.yaml", plainYAML)
+	r := &Runner{Docker: program, Environ: []string{"PATH=" + os.Getenv("PATH")}}
+	var run *RunError
+	if err := r.Down(context.Background(), "t-1", DownOptions{}, nil); !errors.As(err, &run) || len(run.Lines) > 0 {
+		t.Errorf("the directory has something: %v", err)
+	}
+	if got := record("dir")[0]; filepath.Dir(got) != tmp {
+		t.Errorf("runs in %s", got)
+	}
+	if left, err := os.ReadDir(tmp); len(left) != 1 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

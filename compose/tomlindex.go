@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,33 +14,98 @@ import (
 // It is made for documents that the library has accepted, so it does not check
 // anything; on other input it indexes what it can and stops.
 type tomlIndex struct {
-	file   string
-	src    string
-	keys   map[string]int // path → byte offset of the key's last part
-	values map[string]int // path → byte offset of the value
+	file  string
+	src   string
+	root  *tomlNode
+	lines []int // byte offset of each line
+
+	asked  int // offset whose column was asked for last,
+	column int // and that column: the next is mostly behind it
 }
 
-// tomlPath joins the parts of a path. Elements of arrays are parts too, made by
-// elem; NUL cannot stand in a TOML key.
-func tomlPath(parts []string) string { return strings.Join(parts, "\x00") }
+// tomlNode is one key, table or element. The document is a tree of them, so
+// that its index takes no more room than itself: a table's name stands once.
+type tomlNode struct {
+	key, value int // byte offsets; -1: it has none
+	elements   int // of an array of tables, so far
+	parts      map[string]*tomlNode
+}
+
+// part returns what name stands for below n, made if need be. An element of an
+// array has a name too, made by elem.
+func (n *tomlNode) part(name string) *tomlNode {
+	sub, ok := n.parts[name]
+	if !ok {
+		sub = &tomlNode{key: -1, value: -1}
+		if n.parts == nil {
+			n.parts = map[string]*tomlNode{}
+		}
+		n.parts[name] = sub
+	}
+	return sub
+}
+
+// named is part for a key that stands at offset at; its first place counts.
+func (n *tomlNode) named(name string, at int) *tomlNode {
+	sub := n.part(name)
+	if sub.key < 0 {
+		sub.key = at
+	}
+	return sub
+}
+
+// newest is the element that a name below an array of tables belongs to.
+func (n *tomlNode) newest() *tomlNode {
+	if n.elements > 0 {
+		return n.part(elem(n.elements - 1))
+	}
+	return n
+}
 
 func elem(i int) string { return "\x01" + strconv.Itoa(i) }
 
 func indexTOML(file, src string) *tomlIndex {
-	x := &tomlIndex{file: file, src: src, keys: map[string]int{}, values: map[string]int{}}
-	s := tomlScanner{tomlIndex: x, tables: map[string]int{}}
+	x := &tomlIndex{file: file, src: src, root: &tomlNode{key: -1, value: -1}, lines: []int{0}, column: 1}
+	for i := range len(src) {
+		if src[i] == '\n' {
+			x.lines = append(x.lines, i+1)
+		}
+	}
+	s := tomlScanner{tomlIndex: x}
 	s.document()
 	return x
 }
 
+// find follows path as far as the document has it, and says whether that is all.
+// The nodes on the way come in order, without the root.
+func (x *tomlIndex) find(path []string) (way []*tomlNode, all bool) {
+	n := x.root
+	for _, part := range path {
+		if n = n.parts[part]; n == nil {
+			return way, false
+		}
+		way = append(way, n)
+	}
+	return way, true
+}
+
+// order is where a key stands among others: -1 where the document has none.
+func (x *tomlIndex) order(path ...string) int {
+	if way, all := x.find(path); all && len(way) > 0 {
+		return way[len(way)-1].key
+	}
+	return -1
+}
+
 // key is the place of a key, or of the nearest enclosing one that is known.
 func (x *tomlIndex) key(path ...string) place {
-	for ; len(path) > 0; path = path[:len(path)-1] {
-		if at, ok := x.keys[tomlPath(path)]; ok {
-			return x.place(at)
+	way, _ := x.find(path)
+	for _, n := range slices.Backward(way) {
+		if n.key >= 0 {
+			return x.place(n.key)
 		}
-		if at, ok := x.values[tomlPath(path)]; ok { // an element has no key
-			return x.place(at)
+		if n.value >= 0 { // an element has no key
+			return x.place(n.value)
 		}
 	}
 	return x.place(0)
@@ -47,15 +113,28 @@ func (x *tomlIndex) key(path ...string) place {
 
 // value is the place of a key's value, or of the key where it has none of its own.
 func (x *tomlIndex) value(path ...string) place {
-	if at, ok := x.values[tomlPath(path)]; ok {
-		return x.place(at)
+	if way, all := x.find(path); all && len(way) > 0 && way[len(way)-1].value >= 0 {
+		return x.place(way[len(way)-1].value)
 	}
 	return x.key(path...)
 }
 
-func (x *tomlIndex) place(offset int) place { return placeIn(x.file, x.src, offset) }
+// place turns a byte offset into a line and a column, counted in characters.
+func (x *tomlIndex) place(offset int) place {
+	offset = min(max(offset, 0), len(x.src))
+	line, found := slices.BinarySearch(x.lines, offset)
+	if !found {
+		line--
+	}
+	if x.asked < x.lines[line] || x.asked > offset {
+		x.asked, x.column = x.lines[line], 1
+	}
+	x.column += utf8.RuneCountInString(x.src[x.asked:offset])
+	x.asked = offset
+	return place{File: x.file, Line: line + 1, Column: x.column}
+}
 
-// placeIn turns a byte offset into a line and a column, counted in characters.
+// placeIn is the place of one offset in a document that has no index.
 func placeIn(file, src string, offset int) place {
 	before := src[:min(max(offset, 0), len(src))]
 	line := strings.Count(before, "\n") + 1
@@ -66,12 +145,11 @@ func placeIn(file, src string, offset int) place {
 // tomlScanner walks a document once and fills the index.
 type tomlScanner struct {
 	*tomlIndex
-	i      int
-	tables map[string]int // arrays of tables → how many elements so far
+	i int
 }
 
 func (s *tomlScanner) document() {
-	var table []string
+	table := s.root
 	for s.skip(" \t\r\n"); s.i < len(s.src); s.skip(" \t\r\n") {
 		start := s.i
 		switch {
@@ -88,62 +166,41 @@ func (s *tomlScanner) document() {
 	}
 }
 
-// header reads the rest of a table header and returns the path of the table.
-func (s *tomlScanner) header(array bool) []string {
-	var path []string
-	s.parts(func(part string, at int) {
-		// A name below an array of tables belongs to its newest element.
-		if n := s.tables[tomlPath(path)]; n > 0 {
-			path = append(path, elem(n-1))
-		}
-		path = append(path, part)
-		s.record(path, at)
-	})
+// header reads the rest of a table header and returns the table.
+func (s *tomlScanner) header(array bool) *tomlNode {
+	n := s.root
+	s.parts(func(part string, at int) { n = n.newest().named(part, at) })
 	if array {
-		n := s.tables[tomlPath(path)]
-		s.tables[tomlPath(path)] = n + 1
-		at := s.keys[tomlPath(path)]
-		path = append(path, elem(n))
-		s.values[tomlPath(path)] = at
-	} else if n := s.tables[tomlPath(path)]; n > 0 {
-		path = append(path, elem(n-1))
+		n.elements++
+		n.newest().value = n.key
 	}
+	n = n.newest()
 	for s.take("]") {
 	}
-	return path
+	return n
 }
 
 // pair reads one key = value below table.
-func (s *tomlScanner) pair(table []string) {
-	path := append([]string(nil), table...)
-	s.parts(func(part string, at int) {
-		path = append(path, part)
-		s.record(path, at)
-	})
+func (s *tomlScanner) pair(table *tomlNode) {
+	n := table
+	s.parts(func(part string, at int) { n = n.named(part, at) })
 	if s.take("=") {
-		s.scanValue(path)
+		s.scanValue(n)
 	}
 }
 
-func (s *tomlScanner) record(path []string, at int) {
-	p := tomlPath(path)
-	if _, ok := s.keys[p]; !ok {
-		s.keys[p] = at
-	}
-}
-
-func (s *tomlScanner) scanValue(path []string) {
+func (s *tomlScanner) scanValue(n *tomlNode) {
 	s.skip(" \t")
-	s.values[tomlPath(path)] = s.i
+	n.value = s.i
 	switch {
 	case s.i >= len(s.src):
 	case s.take("["):
-		for n := 0; s.more("]"); n++ {
-			s.scanValue(append(path[:len(path):len(path)], elem(n)))
+		for i := 0; s.more("]"); i++ {
+			s.scanValue(n.part(elem(i)))
 		}
 	case s.take("{"):
 		for s.more("}") {
-			s.pair(path)
+			s.pair(n)
 		}
 	case s.src[s.i] == '"' || s.src[s.i] == '\'':
 		s.text()

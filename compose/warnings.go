@@ -3,6 +3,7 @@ package compose
 import (
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,9 +92,42 @@ func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 		c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one", name, p.Target, p.Published).
 			hint("two trajectories cannot share a host port")
 	}
+	if s.NetworkMode == "host" {
+		c.problems.warnf(at("network_mode"), "service %q is in the network of the engine's host, from where the simulator serves nobody", name).
+			hint("put it on networks of the environment if it is to reach a persona")
+	}
+	c.hostWarnings(name, s)
 	if _, on := s.Networks[c.config.Network]; on && len(s.DNS) > 0 {
 		c.problems.warnf(at("dns"), "service %q has dns of its own; ctis adds the personas to its extra_hosts", name)
 	}
+}
+
+// hostWarnings are about services that control the host, and with it every other
+// trajectory. An agent that takes such a service over does so too.
+func (c *checker) hostWarnings(name string, s types.ServiceConfig) {
+	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
+	if s.Privileged && name != c.defaultService {
+		c.problems.warnf(at("privileged"), "service %q is privileged: it controls the host", name)
+	}
+	if s.UseAPISocket {
+		c.problems.warnf(at("use_api_socket"), "service %q is given the engine's socket: it controls the host", name)
+	}
+	for _, v := range s.Volumes {
+		if v.Type == types.VolumeTypeBind && reachesEngine(v.Source) {
+			c.problems.warnf(at("volumes", v.Source), "service %q has the engine's socket, by %s: it controls the host", name, v.Source)
+		}
+	}
+}
+
+// reachesEngine says whether a path on the host is an engine's socket, or a
+// directory that usually has one in it.
+func reachesEngine(source string) bool {
+	source = path.Clean(source)
+	switch path.Base(source) {
+	case "docker.sock", "containerd.sock", "podman.sock":
+		return true
+	}
+	return slices.Contains([]string{"/", "/run", "/var", "/var/run", "/run/containerd", "/var/run/containerd", "/run/podman", "/var/run/podman"}, source)
 }
 
 // agentWarnings are about what makes the agent's container more than a client
@@ -136,7 +170,10 @@ func unsetVariables(m *model, files sources, vars types.Mapping, ps *Problems) {
 					seen[variable] = true
 					ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
 				}
-			})(n.Value, func(k string) (string, bool) { v, ok := vars[k]; return v, ok })
+			})(n.Value, func(k string) (string, bool) {
+				v, ok := vars[k]
+				return v[:min(1, len(v))], ok // empty or not is all that matters
+			})
 		})
 	}
 }

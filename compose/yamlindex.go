@@ -16,9 +16,14 @@ type yamlIndex struct {
 	path  string // absolute
 	file  string // as shown
 	roots []*yaml.Node
+
+	nodes   int        // in all, with aliases written out; counted up to a limit
+	work    int        // of substituting variables, likewise
+	hardest *yaml.Node // the value that has most of it
 }
 
-// indexYAML parses content. The error is a *yaml.LoadError.
+// indexYAML parses content. The error is a *yaml.LoadError or, where the file is
+// more than decoders can take, a *[refusedError].
 func indexYAML(path, file string, content []byte) (*yamlIndex, error) {
 	x := &yamlIndex{path: path, file: file}
 	d := yaml.NewDecoder(bytes.NewReader(content))
@@ -28,12 +33,31 @@ func indexYAML(path, file string, content []byte) (*yamlIndex, error) {
 		if errors.Is(err, io.EOF) {
 			return x, nil
 		}
+		var syntax *yaml.LoadError
+		if errors.As(err, &syntax) && strings.Contains(syntax.Error(), "max depth") { // the parser's own limit, far beyond ours
+			return x, tooDeep(path, max(1, syntax.Mark.Line), max(1, syntax.Mark.Column))
+		}
 		if err != nil {
 			return x, err
 		}
-		if len(doc.Content) > 0 {
-			x.roots = append(x.roots, doc.Content[0])
+		if len(doc.Content) == 0 {
+			continue
 		}
+		e := measure(doc.Content[0])
+		if e.depth > maxDepth {
+			return x, tooDeep(path, e.deepest.Line, e.deepest.Column)
+		}
+		if e.circle != nil {
+			return x, inItself(path, e.circle)
+		}
+		if e.wide != nil {
+			return x, tooWide(path, e.wide)
+		}
+		x.nodes += e.nodes
+		if x.work += e.work; x.hardest == nil || work(e.hardest) > work(x.hardest) {
+			x.hardest = e.hardest
+		}
+		x.roots = append(x.roots, doc.Content[0])
 	}
 }
 

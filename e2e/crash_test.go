@@ -68,6 +68,7 @@ func TestNothingAcknowledgedIsLostWhenTheServerIsKilledUnderLoad(t *testing.T) {
 		t.Fatalf("%d posts acknowledged, killed: %v", len(acknowledged), killed)
 	}
 
+	eventually(t, "the simulator answers", func() bool { return b.ctis("ca").code == 0 })
 	if after := b.ctis("ca").must(t, 0).stdout; after != before {
 		t.Error("the certificate authority changed")
 	}

@@ -11,6 +11,13 @@ import (
 func TestTheDemonstrationGoesAsExpectedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	demos := func() string {
+		return b.docker("ps", "-a", "--filter", "name=demo-", "--format", "{{.Names}}") +
+			b.docker("network", "ls", "--filter", "name=demo-", "--format", "{{.Name}}") +
+			b.docker("volume", "ls", "--filter", "name=demo-", "--format", "{{.Name}}") +
+			b.docker("images", "--filter", "reference=ctis-demo-*/*", "--format", "{{.Repository}}")
+	}
+	before := demos() // somebody may have kept one
 	r := b.ctis("demo").must(t, 0)
 	if !strings.Contains(r.stdout, "15 records captured, every row as expected") || strings.Contains(r.stdout, "✘") {
 		t.Errorf("says:\n%s", r.stdout)
@@ -20,12 +27,8 @@ func TestTheDemonstrationGoesAsExpectedAndLeavesNothing(t *testing.T) {
 			t.Errorf("no terminal, and yet: %q", line)
 		}
 	}
-	left := b.docker("ps", "-a", "--filter", "name=demo-", "--format", "{{.Names}}") +
-		b.docker("network", "ls", "--filter", "name=demo-", "--format", "{{.Name}}") +
-		b.docker("volume", "ls", "--filter", "name=demo-", "--format", "{{.Name}}") +
-		b.docker("images", "--filter", "reference=ctis-demo-*/*", "--format", "{{.Repository}}")
-	if left != "" {
-		t.Errorf("left: %s", left)
+	if left := demos(); left != before {
+		t.Errorf("left: %s, before: %s", left, before)
 	}
 }
 

@@ -11,11 +11,14 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
+// unprotected are a network's options. Engines from 28 on drop packets that come to
+// a container by way of another network; here they are asked not to, because ctis
+// must keep trajectories apart without their help. Older ones never did, and do not
+// know the options.
+const unprotected = `{com.docker.network.bridge.gateway_mode_ipv4: nat-unprotected, com.docker.network.bridge.gateway_mode_ipv6: nat-unprotected}`
+
 // oneHost is an environment with one persona whose server header is given, in
-// which the agent's container runs an image and does nothing. Engines from 28 on
-// drop packets that come to a container by way of another network; this network
-// asks them not to, because ctis must keep trajectories apart without their help.
-// Older ones never did, and do not know the option.
+// which the agent's container runs an image and does nothing.
 func oneHost(t *testing.T, image, header string) string {
 	t.Helper()
 	return environment(t, map[string]string{
@@ -33,8 +36,8 @@ endpoints = ["webhook", "data", "assets", "public"]
     cap_add: [NET_ADMIN, NET_RAW]
 networks:
   external:
-    driver_opts: {com.docker.network.bridge.gateway_mode_ipv4: nat-unprotected}
-`, image),
+    driver_opts: %s
+`, image, unprotected),
 	})
 }
 

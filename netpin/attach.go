@@ -2,6 +2,7 @@ package netpin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,14 +25,21 @@ type AttachOptions struct {
 type Attached struct {
 	Addresses []netip.Addr   // the container's own, IPv4 first
 	Subnets   []netip.Prefix // the network's
+	Gateways  []netip.Addr   // the engine's host on the network
 	Changed   bool           // false: it was attached like that before
 }
+
+// ErrNoNetwork says that the network is not there any more.
+var ErrNoNetwork = errors.New("there is no such network")
 
 // Attach puts a container on a network with a fixed address and aliases, and
 // reads back what came of it. A container that is attached like that already is
 // left alone, whoever did it; one that is attached otherwise is detached first.
 func Attach(ctx context.Context, eng Engine, o AttachOptions) (Attached, error) {
 	net, err := eng.NetworkInspect(ctx, o.NetworkID, network.InspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return Attached{}, fmt.Errorf("attach %q to network %q: %w", o.Container, o.NetworkID, ErrNoNetwork)
+	}
 	if err != nil {
 		return Attached{}, fmt.Errorf("attach %q to network %q: %w", o.Container, o.NetworkID, err)
 	}
@@ -91,7 +99,7 @@ func attached(ctx context.Context, eng Engine, net network.Inspect, o AttachOpti
 	if e == nil {
 		return Attached{}, notAttached, nil
 	}
-	a := Attached{Addresses: addresses(e), Subnets: subnets(net)}
+	a := Attached{Addresses: addresses(e), Subnets: subnets(net), Gateways: gateways(net, e)}
 	if !sameAliases(e.Aliases, o.Aliases, c) || (o.Address.IsValid() && !slices.Contains(a.Addresses, o.Address.Unmap())) {
 		return Attached{}, otherwise, nil
 	}

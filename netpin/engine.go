@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 )
@@ -25,6 +25,7 @@ type Engine interface {
 	NetworkDisconnect(ctx context.Context, id, container string, force bool) error
 	NetworkRemove(ctx context.Context, id string) error
 	VolumeList(ctx context.Context, o volume.ListOptions) (volume.ListResponse, error)
+	ImageList(ctx context.Context, o image.ListOptions) ([]image.Summary, error)
 }
 
 // The labels Compose puts on what it makes. They identify a trajectory's
@@ -34,6 +35,8 @@ const (
 	labelProject = "com.docker.compose.project"
 	labelNetwork = "com.docker.compose.network"
 	labelService = "com.docker.compose.service"
+	// labelInstance is on everything of a trajectory, as package compose puts it there.
+	labelInstance = "io.ctis.instance"
 )
 
 // Network is a network of the engine.
@@ -42,6 +45,7 @@ type Network struct {
 	Name    string
 	Key     string // Compose key; "" when Compose did not make it
 	Driver  string
+	Labels  map[string]string
 	Subnets []netip.Prefix
 }
 
@@ -93,29 +97,23 @@ func findOne(ctx context.Context, eng Engine, what string, f filters.Args, match
 	return Network{}, false, &AmbiguousNetworkError{Name: what, IDs: ids}
 }
 
-// ProjectNetworks lists the networks Compose made for a project, by key.
-func ProjectNetworks(ctx context.Context, eng Engine, project string) (map[string]Network, error) {
-	list, err := eng.NetworkList(ctx, network.ListOptions{Filters: projectFilter(project)})
+// Holder finds the engine's network that has addresses of a prefix; nil if none has.
+func Holder(ctx context.Context, eng Engine, p netip.Prefix) (*Network, error) {
+	list, err := eng.NetworkList(ctx, network.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list networks of project %q: %w", project, err)
+		return nil, fmt.Errorf("list networks: %w", err)
 	}
-	ids := map[string][]string{}
-	found := map[string]Network{}
 	for _, n := range list {
-		found[n.Labels[labelNetwork]] = fromEngine(n)
-		ids[n.Labels[labelNetwork]] = append(ids[n.Labels[labelNetwork]], n.ID)
-	}
-	for _, key := range slices.Sorted(maps.Keys(ids)) {
-		if dup := ids[key]; len(dup) > 1 {
-			slices.Sort(dup)
-			return nil, &AmbiguousNetworkError{Name: project + "/" + key, IDs: dup}
+		if slices.ContainsFunc(subnets(n), p.Overlaps) {
+			found := fromEngine(n)
+			return &found, nil
 		}
 	}
-	return found, nil
+	return nil, nil
 }
 
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Subnets: subnets(n)}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n)}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 )
@@ -20,6 +21,7 @@ type fakeEngine struct {
 	networks   []*network.Inspect
 	containers []*container.InspectResponse
 	volumes    []*volume.Volume
+	images     []image.Summary
 	states     map[string]string // by container id, as are ports and mounts
 	ports      map[string][]container.Port
 	mounts     map[string][]container.MountPoint
@@ -185,6 +187,20 @@ func (f *fakeEngine) VolumeList(_ context.Context, o volume.ListOptions) (volume
 		}
 	}
 	return r, nil
+}
+
+func (f *fakeEngine) ImageList(_ context.Context, o image.ListOptions) ([]image.Summary, error) {
+	var r []image.Summary
+	for _, i := range f.images {
+		if matches(o.Filters, "", i.Labels) {
+			r = append(r, i)
+		}
+	}
+	return r, nil
+}
+
+func (f *fakeEngine) ImageRemove(_ context.Context, ref string, _ image.RemoveOptions) ([]image.DeleteResponse, error) {
+	return nil, f.record("rmi %s", ref)
 }
 
 func (f *fakeEngine) ContainerStop(_ context.Context, id string, o container.StopOptions) error {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 
@@ -27,6 +29,9 @@ type Project struct {
 	// Anonymous are the volumes that containers of the project have without a
 	// name. Nothing can use them again once their container is gone.
 	Anonymous []string
+	// Images are those Compose built for this project alone, by tag: with an
+	// image: of its own, a service's image belongs to whoever named it.
+	Images []string
 }
 
 // Container is one container of a project.
@@ -80,6 +85,22 @@ func (p Project) Peers(networkID string) []api.Peer {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), a.Address.Compare(b.Address))
 	})
 	return peers
+}
+
+// Trajectories lists the ids whose containers carry the label of an instance,
+// whatever the simulator knows of them, sorted.
+func Trajectories(ctx context.Context, eng Engine, instance string) ([]string, error) {
+	list, err := eng.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+		filters.Arg("label", labelInstance+"="+instance), filters.Arg("label", LabelTrajectory))})
+	if err != nil {
+		return nil, fmt.Errorf("list containers of instance %q: %w", instance, err)
+	}
+	var ids []string
+	for _, c := range list {
+		ids = append(ids, c.Labels[LabelTrajectory])
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
 
 // anonymousVolume is what the engine calls a volume nobody named.
@@ -139,6 +160,17 @@ func FindProject(ctx context.Context, eng Engine, name string) (Project, error) 
 			p.Volumes = append(p.Volumes, v.Name)
 		}
 	}
+	images, err := eng.ImageList(ctx, image.ListOptions{Filters: projectFilter(name)})
+	if err != nil {
+		return p, fmt.Errorf("list images of project %q: %w", name, err)
+	}
+	for _, i := range images {
+		for _, tag := range i.RepoTags {
+			if strings.HasPrefix(tag, name+"-"+i.Labels[labelService]+":") {
+				p.Images = append(p.Images, tag)
+			}
+		}
+	}
 	slices.SortFunc(p.Containers, func(a, b Container) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Networks, func(a, b Network) int { return cmp.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
 	slices.Sort(p.Volumes)
@@ -161,23 +193,57 @@ type Sweeper interface {
 	ContainerStop(ctx context.Context, id string, o container.StopOptions) error
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
 	VolumeRemove(ctx context.Context, id string, force bool) error
+	ImageRemove(ctx context.Context, ref string, o image.RemoveOptions) ([]image.DeleteResponse, error)
 }
 
 // SweepOptions say what goes besides containers and networks.
 type SweepOptions struct {
-	Volumes   bool          // the project's named volumes too
-	Anonymous []string      // volumes without a name that its containers had
-	Timeout   time.Duration // how long a container may take to stop
+	Volumes []string      // these volumes, by name
+	Named   bool          // the project's named volumes too
+	Keep    []string      // except these
+	Timeout time.Duration // how long a container may take to stop
+	// Settle has Sweep look again until nothing came for a while: what the engine
+	// was asked for by a process that is just being ended may still be made.
+	Settle bool
 }
 
-// Sweep removes what is left of a project, by id: containers, networks, and
-// volumes as asked. What is gone already is no error; a network that somebody
-// else holds is a [*NetworkHeldError].
+// Sweep believes that nothing more comes after so many looks at nothing, so far
+// apart; maxLooks bounds all of them.
+const (
+	settleTime  = 300 * time.Millisecond
+	settleLooks = 3
+	maxLooks    = 50
+)
+
+// Sweep removes what is left of a project, by id: containers with their anonymous
+// volumes, networks, images that Compose built for it, and volumes as asked. What
+// is gone already is no error; a network that somebody else holds is a
+// [*NetworkHeldError].
 func Sweep(ctx context.Context, eng Sweeper, name string, o SweepOptions) error {
-	left, err := FindProject(ctx, eng, name)
-	if err != nil {
-		return err
+	empty := 0
+	for look := 1; ; look++ {
+		left, err := FindProject(ctx, eng, name)
+		if err != nil {
+			return err
+		}
+		if err := sweep(ctx, eng, left, o); err != nil {
+			return err
+		}
+		if empty++; !left.Empty() {
+			empty = 0
+		}
+		if !o.Settle || empty == settleLooks || look == maxLooks {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settleTime):
+		}
 	}
+}
+
+func sweep(ctx context.Context, eng Sweeper, left Project, o SweepOptions) error {
 	var errs []error
 	for _, c := range left.Containers {
 		seconds := int(o.Timeout.Round(time.Second).Seconds())
@@ -191,10 +257,16 @@ func Sweep(ctx context.Context, eng Sweeper, name string, o SweepOptions) error 
 	for _, n := range left.Networks {
 		errs = append(errs, RemoveNetwork(ctx, eng, n.ID))
 	}
-	gone := slices.Concat(o.Anonymous, left.Anonymous)
-	if o.Volumes {
+	for _, ref := range left.Images {
+		if _, err := eng.ImageRemove(ctx, ref, image.RemoveOptions{}); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("remove image %q: %w", ref, err))
+		}
+	}
+	gone := slices.Concat(o.Volumes, left.Anonymous)
+	if o.Named {
 		gone = append(gone, left.Volumes...)
 	}
+	gone = slices.DeleteFunc(gone, func(v string) bool { return slices.Contains(o.Keep, v) })
 	slices.Sort(gone)
 	for _, v := range slices.Compact(gone) {
 		if err := eng.VolumeRemove(ctx, v, false); err != nil && !errdefs.IsNotFound(err) {

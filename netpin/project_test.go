@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
@@ -80,7 +81,11 @@ func TestSweepingRemovesWhatIsTheProjectsAndNothingElse(t *testing.T) {
 	for _, volumes := range []bool{false, true} {
 		f := projectWorld()
 		for range 2 { // the second finds nothing left
-			if err := Sweep(context.Background(), f, "t1", SweepOptions{Volumes: volumes, Anonymous: []string{anonymousA}, Timeout: 3 * time.Second}); err != nil {
+			gone := []string{anonymousA}
+			if volumes {
+				gone = append(gone, "t1_db")
+			}
+			if err := Sweep(context.Background(), f, "t1", SweepOptions{Volumes: gone, Timeout: 3 * time.Second}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,5 +149,61 @@ func TestNetworksOfTrajectoriesAreCountedByLabel(t *testing.T) {
 	f.addNetwork("n2", "t2_external", "198.18.4.0/27", map[string]string{LabelTrajectory: "t2"})
 	if all, ours, err := CountNetworks(context.Background(), f); err != nil || all != 2 || ours != 1 {
 		t.Errorf("%d networks, %d of trajectories, %v", all, ours, err)
+	}
+}
+
+// TestSweepingThatSettlesSeesWhatComesLate: the engine finishes what a process
+// that was just ended had asked for.
+func TestSweepingThatSettlesSeesWhatComesLate(t *testing.T) {
+	f := projectWorld()
+	late := false
+	f.before = func(call string) error {
+		if !late && strings.HasPrefix(call, "remove n1") {
+			late = true
+			f.addNetwork("late", "t1_late", "198.18.9.0/27", map[string]string{labelProject: "t1", labelNetwork: "late"})
+		}
+		return nil
+	}
+	if err := Sweep(t.Context(), f, "t1", SweepOptions{Settle: true}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := FindProject(t.Context(), f, "t1"); err != nil || !left.Empty() || !late {
+		t.Errorf("left %s (%v), late %t", left.Names(), err, late)
+	}
+}
+
+func TestImagesThatComposeBuiltForTheProjectGoWithIt(t *testing.T) {
+	f := projectWorld()
+	f.images = []image.Summary{
+		{ID: "i1", RepoTags: []string{"t1-default:latest"}, Labels: map[string]string{labelProject: "t1", labelService: "default"}},
+		{ID: "i2", RepoTags: []string{"somebody/else:1", "t1-default:kept-elsewhere"}, Labels: map[string]string{labelProject: "t1", labelService: "db"}},
+		{ID: "i3", RepoTags: []string{"t11-default:latest"}, Labels: map[string]string{labelProject: "t11", labelService: "default"}},
+	}
+	if err := Sweep(t.Context(), f, "t1", SweepOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	for _, call := range f.calls {
+		if ref, ok := strings.CutPrefix(call, "rmi "); ok {
+			gone = append(gone, ref)
+		}
+	}
+	if !slices.Equal(gone, []string{"t1-default:latest"}) {
+		t.Errorf("removed images %q", gone)
+	}
+}
+
+func TestTrajectoriesAreFoundByTheirInstancesLabel(t *testing.T) {
+	f := projectWorld()
+	for _, c := range f.containers {
+		if labels := c.Config.Labels; labels[labelProject] != "" {
+			labels[LabelTrajectory], labels[labelInstance] = labels[labelProject], "ctis"
+		}
+	}
+	if ids, err := Trajectories(t.Context(), f, "ctis"); err != nil || !slices.Contains(ids, "t1") || !slices.Contains(ids, "t11") {
+		t.Errorf("%q, %v", ids, err)
+	}
+	if ids, err := Trajectories(t.Context(), f, "other"); err != nil || len(ids) != 0 {
+		t.Errorf("%q, %v", ids, err)
 	}
 }

@@ -20,8 +20,8 @@ bin="${XDG_CACHE_HOME:-$HOME/.cache}/ctis/engine/moby-$moby_version,containerd-$
 say() { printf 'engine: %s\n' "$*" >&2; }
 die() { say "$1"; [ $# -lt 2 ] || say "hint: $2"; exit 1; }
 
-# build PACKAGE VERSION [FLAG…] builds one program where it is missing: each in a module of its own, because they need
-# different dependencies, and not by `go install PACKAGE@VERSION`, which ignores what moby's go.mod replaces.
+# build PACKAGE VERSION [FLAG…] builds one program where it is missing: each in a module of its own, because each needs
+# other versions of the same dependencies.
 build() {
 	package=$1 name=${1##*/} version=$2
 	shift 2
@@ -29,7 +29,7 @@ build() {
 	say "building $name $version from its Go module (once)"
 	mkdir -p "$bin" "$dir/$name"
 	(
-		cd "$dir/$name" && export GOFLAGS= GOWORK=off &&
+		cd "$dir/$name" && export GOFLAGS= GOWORK=off CGO_ENABLED="$cgo" &&
 			go mod init engine && go get -tool "$package@$version" &&
 			go build -trimpath -o "$bin/$name.$$" "$@" "$package"
 	) >"$dir/log" 2>&1 || { tail -n 20 "$dir/log" >&2; die "$name does not build"; }
@@ -39,17 +39,22 @@ build() {
 # inside [COMMAND…] is the first process of a process namespace: whatever is left of the engine, its containers and
 # COMMAND dies with it. COMMAND is in it too, so that the process ids that the engine tells mean the same to both.
 inside() {
+	forwarding=0 # as a machine has it before its engine turns it on, which then closes the firewall for others
+	case ${CTIS_ENGINE_FLAGS-} in *nftables*) forwarding=1 ;; esac # there the engine leaves it to the administrator
 	# Engines, shims and iptables have sockets and locks of fixed names in /run, and /sys/class/net is that of the network
 	# in which /sys was mounted, so the engine gets both anew. It is in another session because Ctrl-C is meant for
 	# COMMAND, which may have to take down what it made.
 	# shellcheck disable=SC2016,SC2086 # the inner shell expands the one, the other is a list of words
-	PATH="$bin:$PATH" setsid unshare --net --mount sh -euc '
+	PATH="$bin:$PATH" forwarding="$forwarding" setsid unshare --net --mount sh -euc '
 		mount -t tmpfs tmpfs /run
 		mkdir /run/cgroup
 		mount --rbind /sys/fs/cgroup /run/cgroup
 		mount -t sysfs sysfs /sys
 		mount --move /run/cgroup /sys/fs/cgroup
 		ip link set lo up
+		for file in ipv4/ip_forward ipv6/conf/all/forwarding ipv6/conf/default/forwarding; do
+			[ ! -e "/proc/sys/net/$file" ] || echo "$forwarding" >"/proc/sys/net/$file"
+		done
 		exec dockerd "$@"' sh \
 		--config-file "$dir/daemon.json" --data-root "$dir/data" --exec-root /run/docker --pidfile /run/docker.pid \
 		--host "unix://$dir/docker.sock" --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/${dir##*/}" \
@@ -78,6 +83,7 @@ clean() {
 if [ "${1-}" = --inside ]; then
 	dir=$2
 	shift 2
+	trap 'kill -KILL -1; clean' EXIT # here too, in case the first of the two is killed
 	inside "$@"
 	exit
 fi
@@ -92,7 +98,7 @@ trap clean EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
 
-export CGO_ENABLED=0
+cgo=0
 build github.com/moby/moby/v2/cmd/dockerd "$moby_version" -tags exclude_graphdriver_btrfs,no_btrfs \
 	-ldflags "-X github.com/moby/moby/v2/dockerversion.Version=${moby_version#v}"
 build github.com/moby/moby/v2/cmd/docker-proxy "$moby_version"
@@ -104,10 +110,9 @@ if [ ! -x "$bin/runc" ]; then
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev libseccomp-dev pkg-config) >/dev/null ||
 			die "apt-get cannot install them"
 	fi
-	export CGO_ENABLED=1 # part of it is C, and without seccomp the engine's default profile cannot be applied
+	cgo=1 # part of it is C, and without seccomp the engine's default profile cannot be applied
 	build github.com/opencontainers/runc "$runc_version" -tags seccomp
 fi
-unset CGO_ENABLED
 
 echo '{}' >"$dir/daemon.json" # the machine's own engine may have settings
 unshare --mount --pid --fork --kill-child --mount-proc scripts/engine.sh --inside "$dir" "$@"

@@ -16,14 +16,14 @@ type control struct{ *Server }
 
 var _ admin.Simulator = control{}
 
-// Status: see [admin.Simulator].
+// Status: see [admin.Simulator]. It waits for nothing that changes.
 func (c control) Status() *api.Status {
 	s := &api.Status{
 		Protocol:     api.Protocol,
 		Started:      c.started,
 		Retired:      c.registry.Retired(),
 		Trajectories: []api.TrajectoryStatus{},
-		Problems:     slices.Concat(c.registry.Problems(), c.journal.Problems()),
+		Problems:     slices.Concat(c.found, c.registry.Problems(), c.journal.Problems(), c.distrusted(), *c.notServed.Load()),
 	}
 	for _, t := range c.registry.Snapshot() {
 		s.Trajectories = append(s.Trajectories, c.describe(t))
@@ -31,9 +31,6 @@ func (c control) Status() *api.Status {
 	if j, ok := c.journal.Lookup(api.Unattributed); ok {
 		s.Unattributed = j.Status().Records
 	}
-	c.changing.Lock()
-	s.Problems = append(s.Problems, c.notServed...)
-	c.changing.Unlock()
 	if text := c.storage.Load(); text != nil {
 		s.Problems = append(s.Problems, *text)
 	}
@@ -66,8 +63,9 @@ func (c control) Hold(id string) (func(), error) { return c.registry.Hold(id) }
 // Register: see [admin.Simulator]. What an earlier trajectory of the same id
 // stored is removed first, and its journal set aside: a new one begins empty.
 func (c control) Register(r *api.Registration) (*api.Registered, error) {
-	c.changing.Lock()
+	c.lockFor(r.Trajectory)
 	defer c.changing.Unlock()
+	c.interfaces.look() // the simulator was put on the networks just now
 	unchanged, err := c.registry.Register(r, func() error {
 		if err := c.files.Remove(r.Trajectory); err != nil {
 			return err
@@ -108,21 +106,56 @@ func (c control) SetPeers(id string, p api.Peers) error {
 
 // Unregister: see [admin.Simulator]. When it returns, no request of the
 // trajectory is in work any more and nothing of what it stored is left but the
-// journal.
+// journal. Only the trajectory itself waits for that.
 func (c control) Unregister(ctx context.Context, id string) (*api.Unregistered, error) {
-	c.changing.Lock()
-	defer c.changing.Unlock()
+	c.lockFor(id)
 	known, err := c.registry.Unregister(id)
 	if err != nil {
+		c.changing.Unlock()
 		return nil, err
 	}
 	answer := &api.Unregistered{Known: known}
-	if !known {
-		return answer, nil
+	if registry.ValidID(id) { // also where an earlier removal went wrong half way
+		n := c.routes.Load().tenants[id]
+		c.reroute()
+		c.ca.Forget(id)
+		left := make(chan struct{})
+		c.leaving[id] = left
+		c.changing.Unlock()
+		err = c.clearAway(ctx, id, n)
+		c.changing.Lock()
+		delete(c.leaving, id)
+		close(left)
 	}
-	n := c.routes.Load().tenants[id]
-	c.reroute()
-	c.ca.Forget(id)
+	c.changing.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if j, ok := c.journal.Lookup(id); ok && registry.ValidID(id) {
+		answer.Requests = j.Status().Records
+	}
+	if known {
+		c.log.Info("trajectory unregistered", "trajectory", id, "requests", answer.Requests)
+	}
+	return answer, nil
+}
+
+// lockFor takes changing once nothing of an earlier trajectory of the id is left.
+func (c control) lockFor(id string) {
+	for {
+		c.changing.Lock()
+		left, leaving := c.leaving[id]
+		if !leaving {
+			return
+		}
+		c.changing.Unlock()
+		<-left
+	}
+}
+
+// clearAway ends what is in work of a trajectory that is not routed to any more
+// (nil when it was never served), and removes what it stored.
+func (c control) clearAway(ctx context.Context, id string, n *tenant) error {
 	if n != nil {
 		n.dismiss()
 		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.UnregisterWait)
@@ -133,14 +166,10 @@ func (c control) Unregister(ctx context.Context, id string) (*api.Unregistered, 
 			c.log.Warn("requests are still in work after their trajectory was removed", "trajectory", id)
 		}
 	}
-	if err := c.files.Remove(id); err != nil {
-		return nil, err
-	}
 	if j, ok := c.journal.Lookup(id); ok {
-		answer.Requests = j.Status().Records
+		j.Rest()
 	}
-	c.log.Info("trajectory unregistered", "trajectory", id, "requests", answer.Requests)
-	return answer, nil
+	return c.files.Remove(id)
 }
 
 // Journal: see [admin.Simulator].
@@ -174,11 +203,12 @@ func (c control) Healthy() error {
 
 // reroute lays the routes out anew after a change; changing is held.
 func (s *Server) reroute() {
-	s.notServed = nil
+	var notServed []string
 	s.routes.Store(newRoutes(s.registry.Snapshot(), s.routes.Load(), s.openTenant, func(id string, err error) {
-		s.notServed = append(s.notServed, "trajectory "+id+" is not served: "+err.Error())
+		notServed = append(notServed, "trajectory "+id+" is not served: "+err.Error())
 		s.log.Error("a trajectory is not served", "trajectory", id, "error", err)
 	}))
+	s.notServed.Store(&notServed)
 }
 
 func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
@@ -186,6 +216,7 @@ func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.Live()
 	n := newTenant(t, j)
 	n.tls = s.tlsConfig(n)
 	return n, nil

@@ -102,8 +102,12 @@ func (x *exchange) keepBody() {
 	x.record.Request.Body = x.link.tenant.journal.Keep(x.body)
 }
 
-// skipBody says in the record that a body was announced and not received.
+// skipBody says in the record that a body was announced and not received. What
+// came of it together with the head is kept.
 func (x *exchange) skipBody(r *http.Request) {
+	if t, ok := x.carrier.(*tap); ok && r.ContentLength > 0 {
+		_, _ = x.body.Write(t.in[:min(int64(len(t.in)), r.ContentLength)]) // an error shows when the record is appended
+	}
 	x.keepBody()
 	x.record.Request.Body.Truncated = r.ContentLength != 0
 }

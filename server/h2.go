@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,113 +12,98 @@ import (
 	"github.com/linuxarena/ctis/server/wire"
 )
 
-// framed is an HTTP/2 connection. Its frames are followed in both directions:
-// a request that the protocol layer refuses reaches no handler, so what was
-// opened and never entered a handler, or ended the connection with an error, is
-// recorded when the connection closes.
+// framed stands between an HTTP/2 connection and net/http's server, as tap does
+// on HTTP/1. The rules:
+//
+//   - Every frame is read here first. A header block is decoded, judged by
+//     package wire and encoded anew, so net/http only sees requests it takes.
+//   - A request that is refused is recorded at once. net/http gets a request of
+//     ours in its place (h2refuse.go), so that streams and windows have one owner.
+//   - What breaks the connection is recorded before the GOAWAY that says so.
+//   - net/http's responses are decoded and put into the imitated server's order.
+//
+// The connection's window is kept here too, because net/http does not hear of
+// all DATA. One goroutine reads at a time and one writes; locks are taken
+// in the order inMu, outMu, mu.
 type framed struct {
 	*link
-	start   time.Time
-	entered atomic.Uint64 // requests whose handler began
+	start time.Time
 
-	inMu  sync.Mutex
-	in    wire.Frames
-	begin []byte // what should be the preface
-	tail  []byte // the last bytes received, up to rawLimit
+	inMu sync.Mutex // held while received bytes are looked at
+	reading
 
-	outMu  sync.Mutex
-	out    wire.Frames
-	closed sync.Once
+	outMu sync.Mutex // held while something is sent
+	writing
+	resized atomic.Bool // the client changed the size of its header table
+
+	mu sync.Mutex
+	streams
+	tail   []byte // the last bytes received, up to twice rawLimit
+	failed bool   // what broke the connection is recorded
+	ended  sync.Once
 }
 
 func newFramed(l *link, start time.Time) *framed {
-	return &framed{link: l, start: start, in: wire.Frames{Skip: len(wire.Preface)}}
-}
-
-func (f *framed) Read(p []byte) (int, error) {
-	n, err := f.Conn.Read(p)
-	if n > 0 {
-		f.inMu.Lock()
-		f.in.Scan(p[:n])
-		if missing := len(wire.Preface) - len(f.begin); missing > 0 {
-			f.begin = append(f.begin, p[:min(n, missing)]...)
-		}
-		f.tail = append(f.tail, p[max(0, n-rawLimit):n]...)
-		if over := len(f.tail) - rawLimit; over > rawLimit {
-			f.tail = append(f.tail[:0], f.tail[over:]...)
-		}
-		f.inMu.Unlock()
+	return &framed{
+		link: l, start: start,
+		reading: reading{decoder: wire.NewDecoder()},
+		writing: writing{decoded: wire.NewDecoder()},
+		streams: streams{byID: map[uint32]*stream{}},
 	}
-	return n, err
-}
-
-func (f *framed) Write(p []byte) (int, error) {
-	f.outMu.Lock()
-	f.out.Scan(p)
-	f.outMu.Unlock()
-	return f.Conn.Write(p)
 }
 
 // settle is how long after the connection's end a request may still be on its
 // way into a handler.
 const settle = 500 * time.Millisecond
 
-// Close also judges the connection.
+// Close also records what reached no handler.
 func (f *framed) Close() error {
-	f.closed.Do(func() {
-		if f.verdict() == "" {
-			return
+	err := f.link.Close() // first: who reads or writes lets go then
+	f.ended.Do(func() {
+		f.inMu.Lock()
+		f.broken(nil)
+		f.inMu.Unlock()
+		if f.unheard() {
+			f.server.later(settle, f.sweep)
 		}
-		f.server.later(settle, func() {
-			reason := f.verdict()
-			if reason == "" {
-				return
-			}
-			f.inMu.Lock()
-			tail := f.tail[max(0, len(f.tail)-rawLimit):]
-			f.inMu.Unlock()
-			_ = f.server.record(f.tenant, f.malformed(nil, tail, reason, f.start)) // the store reports its state
-		})
 	})
-	return f.link.Close()
+	return err
 }
 
-// verdict is what was wrong with the connection, "" for nothing.
-func (f *framed) verdict() string {
+// SetReadDeadline leaves the deadlines of the frames alone: net/http sets one
+// until it has the preface, and then ends it.
+func (f *framed) SetReadDeadline(at time.Time) error {
 	f.inMu.Lock()
-	begin, streams := string(f.begin), f.in.Streams
-	f.inMu.Unlock()
-	f.outMu.Lock()
-	failure := f.out.Failure
-	f.outMu.Unlock()
-	var what []string
-	if begin != "" && begin != wire.Preface {
-		return "http/2: the client's preface is missing"
+	defer f.inMu.Unlock()
+	if f.prefaced > 0 {
+		return nil
 	}
-	if failure != 0 {
-		what = append(what, "connection error "+wire.ErrorName(failure))
-	}
-	if entered := f.entered.Load(); streams > entered {
-		what = append(what, fmt.Sprintf("requests refused by the protocol layer: %d", streams-entered))
-	}
-	if what == nil {
-		return ""
-	}
-	return "http/2: " + strings.Join(what, ", ")
+	return f.Conn.SetReadDeadline(at)
 }
 
-// enter: see carrier.
-func (f *framed) enter(r *http.Request) *message {
-	f.entered.Add(1)
-	return &message{
-		start:  f.server.now(),
-		method: r.Method,
-		target: r.RequestURI,
-		proto:  r.Proto,
-		host:   r.Host,
-		fields: fieldsOf(r.Header),
-		turn:   wire.Turn{Minor: 1},
+// fail records what breaks the connection, says so and ends it.
+func (f *framed) fail(code uint32, reason string, head *wire.Head, start time.Time) {
+	f.err = errBroken
+	f.noteFailure("http/2: connection error "+wire.ErrorName(code)+": "+reason, head, start)
+	f.mu.Lock()
+	last := f.last
+	f.mu.Unlock()
+	f.inject(wire.AppendGoAway(nil, last, code), true)
+}
+
+// noteFailure records what breaks the connection, the first time.
+func (f *framed) noteFailure(reason string, head *wire.Head, start time.Time) {
+	f.mu.Lock()
+	again := f.failed
+	f.failed = true
+	tail := slices.Clone(f.tail[max(0, len(f.tail)-rawLimit):])
+	f.mu.Unlock()
+	if again {
+		return
 	}
+	r := f.malformed(head, tail, reason, start)
+	r.Persona = hostOf(f.named(head))
+	_ = f.server.record(f.tenant, r) // nothing is acknowledged; the store reports its state
 }
 
 func (f *framed) leave() {}
@@ -160,28 +144,24 @@ func (s *Server) newHTTP() {
 	s.h1.DisableGeneralOptionsHandler = true
 
 	s.h2 = base()
+	s.h2.Handler = http.HandlerFunc(s.serveFramed)
 	s.h2.IdleTimeout = s.limits.Idle // on HTTP/1 the tap's deadlines count
 	s.h2.Protocols.SetUnencryptedHTTP2(true)
 	s.h2.ReadHeaderTimeout = s.limits.RequestHead
 	s.h2.MaxHeaderBytes = h2HeaderBytes
 	s.h2.DisableGeneralOptionsHandler = true
 	s.h2.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: h2Streams,
-		WriteByteTimeout:     s.limits.WriteProgress,
+		// Of what h2write.go promises, net/http keeps the window of a stream. The
+		// others are wider here: streams are counted in h2stream.go, and all their
+		// windows together never fill that of the connection.
+		MaxConcurrentStreams:          2 * h2Streams,
+		MaxReceiveBufferPerStream:     h2Window,
+		MaxReceiveBufferPerConnection: h2ConnWindow,
+		WriteByteTimeout:              s.limits.WriteProgress,
 	}
 }
 
 var _ = []carrier{(*tap)(nil), (*framed)(nil)}
-
-// headerSize is what a header takes up, for the limit net/http has of its own
-// on HTTP/1 only.
-func headerSize(fields [][2]string) int {
-	n := 0
-	for _, f := range fields {
-		n += len(f[0]) + len(f[1]) + len(": ")
-	}
-	return n
-}
 
 func tlsRecord(version uint16, sni, alpn string) *api.TLS {
 	names := map[uint16]string{0x0303: "1.2", 0x0304: "1.3"}

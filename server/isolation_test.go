@@ -41,12 +41,12 @@ func TestRouteNeedsBothEndsInOneNetwork(t *testing.T) {
 		{"fd00:2::1", "127.1.2.5", "", refusedPeer, "two"},
 	} {
 		local, peer := netip.MustParseAddr(c.local).Unmap(), netip.MustParseAddr(c.peer).Unmap()
-		n, refused := r.find(local, peer)
+		n, refused := r.find(ends{local: local, peer: peer})
 		owner := ""
 		if n != nil {
 			owner = n.id
 		}
-		blamed, _ := r.blame(peer)
+		blamed, _ := r.blame(ends{local: local, peer: peer})
 		if owner != c.owner || refused != c.refused || blamed != c.blamed {
 			t.Errorf("%s from %s: owner %q, refused %q, blamed %q", c.local, c.peer, owner, refused, blamed)
 		}
@@ -214,25 +214,6 @@ func TestRequestsOfOneTrajectoryAreBounded(t *testing.T) {
 	}
 }
 
-func TestBodyBeyondTheLimitIs413AndRecorded(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Limits.RequestBody = 10 })
-	w.register("t2", 2, plays("a.example", ""))
-	for _, raw := range []string{
-		"POST /webhook HTTP/1.1\r\nHost: a.example\r\nContent-Length: 11\r\n\r\n12345678901",
-		"POST /webhook HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n",
-	} {
-		if answer := w.send(2, w.plain, raw); !strings.HasPrefix(answer, "HTTP/1.1 413 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") {
-			t.Errorf("answer %q", answer)
-		}
-	}
-	for _, r := range w.records("t2") {
-		if r.Response.Status != 413 || r.Error == "" {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
-// handshake tries a TLS connection with a name as trajectory n.
 func (w *world) handshake(n int, c *tls.Config) error {
 	w.t.Helper()
 	conn := tls.Client(w.dial(n, w.tls), c)

@@ -22,12 +22,16 @@ type Limits struct {
 }
 
 const (
-	rawLimit      = 8 << 10  // bytes of what could not be parsed that a record keeps
-	rawHeadLimit  = 64 << 10 // the same for a request head: it may be long because of what it carries away
-	holdLimit     = 64 << 10 // a response up to this size is held until its record is complete
-	h2Streams     = 128      // concurrent streams of an HTTP/2 connection, as nginx
-	h2HeaderBytes = 256 << 10
-	spareFiles    = 128 // descriptors for the journal, registrations and the admin socket
+	rawLimit      = 8 << 10   // bytes of what could not be parsed that a record keeps
+	rawHeadLimit  = 64 << 10  // the same for a request head: it may be long because of what it carries away
+	holdLimit     = 64 << 10  // a response up to this size is held until its record is complete
+	h2Streams     = 128       // concurrent streams of an HTTP/2 connection, as nginx
+	h2Window      = 64 << 10  // bytes a stream may send unread, as nginx
+	h2ConnWindow  = 64 << 20  // the same for a connection, as net/http counts: more than its streams can fill
+	h2HeaderBytes = 1 << 20   // as HTTP/2 counts them, no more than package wire accepts
+	h2BlockLimit  = 128 << 10 // bytes of a header block, as encoded
+	h2Frames      = 64        // frames of a header block that hold less than they could
+	spareFiles    = 128       // descriptors for the journal, registrations and the admin socket
 )
 
 func (l *Limits) setDefaults() {

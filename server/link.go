@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -46,8 +47,12 @@ type message struct {
 	target string
 	proto  string
 	host   string      // that counts, as sent
-	fields [][2]string // order and case as received on HTTP/1
+	fields [][2]string // order as received, case too on HTTP/1
 	turn   wire.Turn
+
+	// On HTTP/2, guarded by the connection's mu:
+	trailers [][2]string
+	fault    string // why the body is malformed
 }
 
 type carrierKey struct{}
@@ -101,4 +106,33 @@ func (l *link) halfClose() {
 			_ = c.CloseWrite()
 		}
 	}
+}
+
+// linger gives the peer time to read the answer: closing with unread bytes in
+// the socket would reset the connection and take the answer back.
+func (l *link) linger() {
+	const (
+		patience = 2 * time.Second
+		bound    = 256 << 10 // bytes
+	)
+	l.halfClose()
+	if err := l.Conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, l.Conn, bound) // whatever ends it, the connection is closed next
+}
+
+// named is the persona a message is for, as far as it can be told.
+func (l *link) named(head *wire.Head) *api.Persona {
+	if head == nil {
+		return l.persona
+	}
+	host := head.Authority
+	if host == "" {
+		host = head.Host
+	}
+	if p := l.tenant.persona(host); p != nil {
+		return p
+	}
+	return l.persona
 }

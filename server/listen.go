@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +11,10 @@ import (
 
 // listen opens every address, or none.
 func listen(addresses []string) (all []net.Listener, err error) {
+	config := net.ListenConfig{Control: tellIngress}
+	config.SetMultipathTCP(false) // a connection stays on the way it came
 	for _, a := range addresses {
-		l, err := net.Listen("tcp", a)
+		l, err := config.Listen(context.Background(), "tcp", a)
 		if err != nil {
 			for _, l := range all {
 				_ = l.Close() // nothing was accepted on it
@@ -26,9 +29,14 @@ func listen(addresses []string) (all []net.Listener, err error) {
 // admit finds out whose connection c is. Without an owner, and over the limits,
 // it is closed without a byte of answer, and that is recorded.
 func (s *Server) admit(c net.Conn) *link {
-	local, peer := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
+	peer := addrPort(c.RemoteAddr())
 	r := s.routes.Load()
-	n, refused := r.find(local.Addr(), peer.Addr())
+	e, err := s.endsOf(c, r)
+	n, refused := r.find(e)
+	if err != nil {
+		refused = refusedUnknown
+		s.log.Debug("the kernel does not tell where a connection came in", "error", err)
+	}
 	if refused == "" && s.open.Add(1) > int64(s.limits.Connections) {
 		s.open.Add(-1)
 		refused = refusedFull
@@ -42,11 +50,30 @@ func (s *Server) admit(c net.Conn) *link {
 	}
 	if refused != "" {
 		_ = c.Close() // nothing was sent
-		trajectory, service := r.blame(peer.Addr())
+		trajectory, service := r.blame(e)
 		s.refusals.add(trajectory, service, peer, refused, s.now())
 		return nil
 	}
 	return l
+}
+
+// endsOf finds out where a connection came from and keeps it there.
+func (s *Server) endsOf(c net.Conn, r *routes) (ends, error) {
+	e := ends{local: addrPort(c.LocalAddr()).Addr(), peer: addrPort(c.RemoteAddr()).Addr()}
+	index, err := ingressOf(c, e.local)
+	if err != nil {
+		e.foreign = true
+		return e, err
+	}
+	// An address nobody is served on needs no look at the interfaces.
+	e.foreign = r.local[e.local] != nil && !s.interfaces.own(index, e.local)
+	if index != loopbackIndex {
+		e.here = s.interfaces.addresses(index)
+	}
+	if !e.foreign {
+		stayOn(c, index)
+	}
+	return e, nil
 }
 
 // plain is what the HTTP/1 server accepts from on a port without TLS.

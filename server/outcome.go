@@ -12,6 +12,7 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/persona"
 	"github.com/linuxarena/ctis/server/wire"
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // end is deferred around the handler: it settles what the handler left open.
@@ -120,16 +121,16 @@ func (x *exchange) finish(r *api.Response) {
 	if x.failed != nil && o.Error == "" {
 		o.Error = "response was not taken whole: " + clip(x.failed.Error())
 	}
-	x.server.noteStorage(x.link.tenant.journal.Finish(x.record.Seq, o))
+	x.server.finish(x.link.tenant.journal, o)
 }
 
 // fail answers with the persona's error page. note is for the record.
 func (x *exchange) fail(status int, note string) {
 	x.note = note
 	if sent := wire.WireStatus(status); sent == status && status != http.StatusMisdirectedRequest {
-		persona.WriteError(x, x.persona, status)
+		persona.WriteError(x, x.persona, status, x.facts())
 	} else {
-		a := wire.ErrorAnswer(x.persona.ServerHeader, status, x.server.now())
+		a := wire.ErrorAnswerFor(x.persona.ServerHeader, status, x.facts(), x.server.now())
 		for _, f := range a.Fields {
 			if f[0] != "Connection" {
 				x.header.Set(f[0], f[1])
@@ -141,6 +142,12 @@ func (x *exchange) fail(status int, note string) {
 	if status != http.StatusNotFound && status != http.StatusMisdirectedRequest && x.message.head != nil {
 		x.header.Set("Connection", "close")
 	}
+}
+
+// facts are what error pages say about the request.
+func (x *exchange) facts() pages.Facts {
+	path, _ := wire.SplitTarget(x.message.target)
+	return x.link.facts(x.persona.Host, x.message.method, path)
 }
 
 // abandon records a request whose client is gone: there is nobody to answer.
@@ -210,7 +217,7 @@ func (x *exchange) streamed() *api.Response {
 func (x *exchange) wireFields() (fields [][2]string, closes bool) {
 	fields = appendFields(x.own.fields[:0], x.header)
 	if x.message.head == nil {
-		return fields, false
+		return wire.DialectOf(x.persona.ServerHeader).Order(fields), false
 	}
 	t := x.message.turn
 	t.Close = t.Close || strings.EqualFold(x.header.Get("Connection"), "close")

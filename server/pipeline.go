@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/linuxarena/ctis/server/api"
@@ -15,8 +14,8 @@ import (
 // The life of a request, in its only order:
 //
 //	identify  → whose connection it came over, which persona its Host names
-//	receive   → the whole body, whatever the endpoint: what was sent is evidence
 //	gate      → which endpoint of the persona, if any, the path names
+//	receive   → the whole body, whatever the endpoint: what was sent is evidence
 //	handler   → decides the response
 //	headers   → the persona's, on every response
 //	journal   → the record is in the file
@@ -43,6 +42,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer x.end()
 
 	p := s.identify(x)
+	path, query := wire.SplitTarget(m.target)
+	if p != nil {
+		// Before the body, which may not arrive whole.
+		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
+	}
 	if crowded {
 		x.skipBody(r)
 		x.fail(http.StatusServiceUnavailable, "more requests of this trajectory are in work than are served at once")
@@ -51,21 +55,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if !x.receive(r) {
 		return
 	}
-	path, query := wire.SplitTarget(m.target)
 	switch {
-	case m.head == nil && !strings.HasPrefix(m.target, "/"):
-		x.record.Kind = api.KindMalformed
-		x.fail(http.StatusBadRequest, "request target is no path") // as on HTTP/1, where the tap says so
-	case m.head == nil && headerSize(m.fields) > wire.MaxBlock:
-		x.record.Kind = api.KindMalformed
-		x.fail(wire.StatusHeaderTooLarge, "header is longer than is served")
 	case misdirected(l, m):
-		x.record.Kind = api.KindRefused
+		x.record.Kind, x.record.Endpoint = api.KindRefused, ""
 		x.fail(http.StatusMisdirectedRequest, "host differs from the name the connection was made for")
 	case p == nil:
 		x.fail(http.StatusNotFound, "")
 	default:
-		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
 		x.own.asked = persona.Request{
 			HTTP:       r,
 			Path:       path,
@@ -116,19 +112,29 @@ func (x *exchange) receive(r *http.Request) bool {
 	if err == nil && x.body.Err() != nil {
 		err = errNotStored // read whole, but what was kept of it is not in place
 	}
-	if t, ok := x.carrier.(*tap); ok {
-		x.addTrailers(t.body.Trailers, t.body.Extras)
-	} else {
-		x.addTrailers(fieldsOf(r.Trailer), nil)
+	fault := ""
+	switch c := x.carrier.(type) {
+	case *tap:
+		x.addTrailers(c.body.Trailers, c.body.Extras)
+	case *framed:
+		var trailers [][2]string
+		trailers, fault = c.remainder(x.message)
+		x.addTrailers(trailers, nil)
 	}
 	switch {
-	case err == nil:
+	case err == nil && fault == "":
+		if t, ok := x.carrier.(*tap); ok {
+			t.whole = true
+		}
 		return true
 	case errors.Is(err, errTooLong):
+		x.record.Request.Body.Truncated = true // its end never came
 		x.fail(http.StatusRequestEntityTooLarge, "body is longer than is received")
 	case errors.Is(err, errNotStored):
 		x.server.noteStorage(x.body.Err())
 		x.fail(http.StatusServiceUnavailable, "body could not be stored")
+	case fault != "":
+		x.refuseBody(errors.New(fault))
 	case x.malformedBody(err):
 		x.refuseBody(err)
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
 	"github.com/linuxarena/ctis/server/wire"
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // newRecord begins the record of something that came over a connection.
@@ -74,6 +75,15 @@ func (l *link) keep(b []byte, limit int) api.Body {
 		body.Size, body.SHA256, body.Truncated = int64(len(b)), api.HexSHA256(b), true
 	}
 	return body
+}
+
+// facts are what error pages say about a request that came over the connection.
+func (l *link) facts(host, method, path string) pages.Facts {
+	f := pages.Facts{Host: host, Method: method, Path: path}
+	if l.tls != nil {
+		f.Port = 443
+	}
+	return f
 }
 
 // record appends to a tenant's journal. Nothing may be acknowledged when it

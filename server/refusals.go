@@ -11,11 +11,14 @@ import (
 
 // Why connections are closed without an answer.
 const (
-	refusedAddress = "the address called is not the simulator's in any registered network"
-	refusedPeer    = "the caller is outside the network of the address it called"
-	refusedGone    = "the trajectory was taken down"
-	refusedCrowded = "too many connections of this trajectory are open"
-	refusedFull    = "too many connections are open"
+	refusedAddress   = "the address called is not the simulator's in any registered network"
+	refusedPeer      = "the caller is outside the network of the address it called"
+	refusedInterface = "the address called is not that of the interface the connection came in on"
+	refusedGateway   = "the caller is the network's gateway: the engine's host, or something routed through it"
+	refusedUnknown   = "the kernel does not tell which interface the connection came in on"
+	refusedGone      = "the trajectory was taken down"
+	refusedCrowded   = "too many connections of this trajectory are open"
+	refusedFull      = "too many connections are open"
 )
 
 // A refused connection costs its maker almost nothing, so the records of them

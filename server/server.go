@@ -42,20 +42,23 @@ type Options struct {
 
 // Server serves until its Run ends. It holds the state directory from New on.
 type Server struct {
-	limits   Limits
-	log      *slog.Logger
-	now      func() time.Time
-	started  time.Time
-	lock     *os.File
-	registry *registry.Registry
-	ca       *ca.Authority
-	journal  *journal.Store
-	files    *persona.Files
-	handlers handlers
-	refusals refusals
+	limits     Limits
+	log        *slog.Logger
+	now        func() time.Time
+	started    time.Time
+	lock       *os.File
+	registry   *registry.Registry
+	ca         *ca.Authority
+	journal    *journal.Store
+	files      *persona.Files
+	handlers   handlers
+	refusals   refusals
+	interfaces *interfaces
 
-	changing  sync.Mutex // held while what is registered changes
-	notServed []string   // guarded by changing
+	changing  sync.Mutex               // held while what is registered changes
+	leaving   map[string]chan struct{} // trajectories that are being removed; guarded by changing
+	notServed atomic.Pointer[[]string]
+	found     []string // problems of the state directory, set by New
 	routes    atomic.Pointer[routes]
 	storage   atomic.Pointer[string] // why the journal cannot be written, nil while it can
 	serving   atomic.Bool
@@ -71,6 +74,7 @@ type Server struct {
 	stopping       chan struct{}
 	accepting      sync.WaitGroup
 	delayed        delayed
+	owed           owed
 }
 
 // handlers decide the responses of personas.
@@ -81,7 +85,7 @@ type handlers interface {
 // New takes the state directory and opens the listeners, so that everything
 // that can be wrong with a start is an error here.
 func New(o Options) (_ *Server, err error) {
-	s := &Server{limits: o.Limits, log: o.Log, now: o.Now, stopping: make(chan struct{})}
+	s := &Server{limits: o.Limits, log: o.Log, now: o.Now, stopping: make(chan struct{}), leaving: map[string]chan struct{}{}}
 	s.limits.setDefaults()
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -91,6 +95,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.started = s.now().UTC()
 	s.routes.Store(&routes{})
+	s.interfaces = newInterfaces(interfaceAddresses, time.Now, s.log)
 	s.refusals = refusals{write: s.recordRefusal, windows: map[refusalKey]*refusalCount{}}
 	defer func() {
 		if err != nil {
@@ -111,6 +116,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.queue1, s.queue2 = newQueue(s.tlsListeners[0].Addr()), newQueue(s.tlsListeners[0].Addr())
 	s.newHTTP()
+	s.h1.ConnState = noteRest
 	return s, nil
 }
 

@@ -3,8 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/linuxarena/ctis/server/ca"
@@ -22,6 +24,12 @@ func (s *Server) openState(o Options) error {
 	if s.lock, err = lockDir(o.StateDir); err != nil {
 		return err
 	}
+	// Not the authority's: to make another one unasked would cut containers off.
+	for _, name := range []string{"registry", "journal", "tmp", "files"} {
+		if err := s.clearFor(filepath.Join(o.StateDir, name)); err != nil {
+			return err
+		}
+	}
 	if s.ca, err = ca.Load(filepath.Join(o.StateDir, "ca"), s.now); err != nil {
 		return err
 	}
@@ -38,13 +46,43 @@ func (s *Server) openState(o Options) error {
 		return fmt.Errorf("stored files: %w", err)
 	}
 	s.handlers = persona.NewHandlers(s.files, s.log)
-	for _, p := range append(s.registry.Problems(), s.journal.Problems()...) {
+	for _, p := range slices.Concat(s.found, s.registry.Problems(), s.journal.Problems(), s.distrusted()) {
 		s.log.Warn("found at start", "problem", p)
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.reroute()
 	return nil
+}
+
+// clearFor sets aside what stands where a directory belongs.
+func (s *Server) clearFor(dir string) error {
+	fi, err := os.Stat(dir)
+	if err != nil || fi.IsDir() {
+		return nil //nolint:nilerr // what makes the directory says what is wrong
+	}
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.damaged-%d", dir, n)
+		if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.Rename(dir, aside); err != nil {
+			return fmt.Errorf("state directory: %q is no directory and cannot be set aside: %w", dir, err)
+		}
+		s.found = append(s.found, fmt.Sprintf("%q was no directory and is set aside as %q; what it should have held is gone", dir, filepath.Base(aside)))
+		return nil
+	}
+}
+
+// distrusted names trajectories that are older than the certificate authority:
+// it was lost, and their containers trust the one before.
+func (s *Server) distrusted() (problems []string) {
+	for _, t := range s.registry.Snapshot() {
+		if t.Since.Before(s.ca.Created()) {
+			problems = append(problems, "containers of trajectory "+t.Trajectory+" do not trust this simulator: its certificate authority was lost and made anew; take the trajectory down and set it up again")
+		}
+	}
+	return problems
 }
 
 // lockDir keeps a second process away from the state: two would write one

@@ -33,10 +33,12 @@ type tap struct {
 	given   int       // 1 when the read-ahead took the head's first byte
 	scanned int       // bytes of in known to hold no end of head
 	blank   []byte    // line ends skipped before the head, the first of them
+	since   time.Time // when those began to come
 	first   time.Time // when the present message's first byte came
 	count   int       // messages so far
 	pass    []byte    // of the head, still to be passed on
 	current *message  // the one that was passed on last, in slot
+	whole   bool      // its handler has read all of it
 	slot    message
 	header  http.Header // of the response, kept from one to the next
 	body    wire.Body
@@ -123,7 +125,7 @@ func (t *tap) begin(end int) {
 		t.refuse(head, raw, refusal)
 		return
 	}
-	t.current, t.fault = t.message(head), nil
+	t.current, t.fault, t.whole = t.message(head), nil, false
 	t.body.Reset(head)
 	t.pass = head.Forward(raw)[t.given:]
 	t.in = t.in[end:]
@@ -187,7 +189,7 @@ func (t *tap) offence() (reason string, raw []byte) {
 // next is the boundary between two messages.
 func (t *tap) next() {
 	t.phase, t.given, t.scanned, t.blank = phaseHead, 0, 0, nil
-	t.first = time.Time{}
+	t.first, t.since = time.Time{}, time.Time{}
 	if len(t.in) > 0 {
 		t.first = t.server.now()
 	}
@@ -198,10 +200,18 @@ func (t *tap) skipBlank() {
 		return
 	}
 	n := wire.LeadingBlank(t.in)
-	if n > 0 && len(t.blank) == 0 {
+	if n == 0 {
+		return
+	}
+	if len(t.blank) == 0 {
 		t.blank = append(t.blank, t.in[:n]...)
 	}
-	t.in = t.in[n:]
+	if t.since.IsZero() {
+		t.since = t.first
+	}
+	if t.in = t.in[n:]; len(t.in) == 0 {
+		t.first = time.Time{} // the message has not begun
+	}
 }
 
 // fill receives more of a head.
@@ -233,12 +243,12 @@ func (t *tap) interrupted(err error) error {
 		return err // net/http only wanted the Read to return
 	}
 	t.err = err
-	raw := t.in
+	raw, start := t.in, t.first
 	if len(raw) == 0 {
 		if len(t.blank) == 0 || t.count > 0 {
 			return err // line ends after a message mean nothing
 		}
-		raw = t.blank
+		raw, start = t.blank, t.since
 	}
 	reason := "connection was closed before the end of a request head"
 	if timeout {
@@ -246,7 +256,7 @@ func (t *tap) interrupted(err error) error {
 	}
 	t.count++
 	head, _ := wire.ParseHead(raw)
-	t.unanswered(head, raw, reason, t.first)
+	t.unanswered(head, raw, reason, start)
 	return err
 }
 

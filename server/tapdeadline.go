@@ -67,10 +67,15 @@ func (t *tap) deadline(now time.Time) time.Time {
 		return now.Add(limits.RequestHead - t.server.now().Sub(t.first))
 	case t.isBusy():
 		return time.Time{} // the client waits for its answer
-	case t.count == 0:
-		return now.Add(limits.RequestHead)
 	}
-	return now.Add(limits.Idle)
+	wait := limits.Idle
+	if t.count == 0 {
+		wait = limits.RequestHead
+	}
+	if !t.since.IsZero() { // line ends are no message and win no time
+		wait -= t.server.now().Sub(t.since)
+	}
+	return now.Add(wait)
 }
 
 // SetReadDeadline lets net/http interrupt a Read, and nothing else.

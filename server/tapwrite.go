@@ -187,12 +187,15 @@ func (t *tap) speakAs(serverHeader string) { t.name = serverHeader }
 func (t *tap) answer(head *wire.Head, raw []byte, refusal *wire.Refusal, start time.Time) {
 	t.out = outEnd
 	p := t.named(head)
-	name := t.tenant.serverHeader()
+	name, method := t.tenant.serverHeader(), ""
 	if p != nil {
 		name = p.ServerHeader
 	}
-	a := wire.ErrorAnswer(name, refusal.Status, t.server.now())
-	isHead := head != nil && head.Method == http.MethodHead
+	if head != nil {
+		method = head.Method
+	}
+	a := wire.ErrorAnswerFor(name, refusal.Status, t.facts(hostOf(p), method, ""), t.server.now())
+	isHead := method == http.MethodHead
 	body := a.Body
 	if isHead {
 		body = nil
@@ -215,33 +218,4 @@ func (t *tap) unanswered(head *wire.Head, raw []byte, reason string, start time.
 	r := t.malformed(head, raw, reason, start)
 	r.Persona = hostOf(t.named(head))
 	_ = t.server.record(t.tenant, r) // nobody waits for an answer; the store reports its state
-}
-
-// named is the persona a message is for, as far as it can be told.
-func (t *tap) named(head *wire.Head) *api.Persona {
-	if head == nil {
-		return t.persona
-	}
-	host := head.Authority
-	if host == "" {
-		host = head.Host
-	}
-	if p := t.tenant.persona(host); p != nil {
-		return p
-	}
-	return t.persona
-}
-
-// linger gives the peer time to read the answer: closing with unread bytes in
-// the socket would reset the connection and take the answer back.
-func (t *tap) linger() {
-	const (
-		patience = 2 * time.Second
-		bound    = 256 << 10 // bytes
-	)
-	t.halfClose()
-	if err := t.Conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return
-	}
-	_, _ = io.CopyN(io.Discard, t.Conn, bound) // whatever ends it, the connection is closed next
 }

@@ -106,6 +106,12 @@ func (n *tenant) begin(limit int) (served, crowded bool) {
 	return true, n.requests > limit
 }
 
+func (n *tenant) isGone() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gone
+}
+
 func (n *tenant) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -34,7 +34,8 @@ func Connect(ctx context.Context, eng ExecEngine, instance string) (*api.Client,
 	if c.Config == nil || c.Config.Labels[LabelInstance] != instance {
 		return nil, &ForeignError{Kind: "container", Name: name, Instance: instance}
 	}
-	if c.State == nil || !c.State.Running {
+	// The engine calls a paused or restarting container running as well.
+	if c.State == nil || stateOf(c) != "running" {
 		return nil, &AbsentError{Container: name, State: stateOf(c)}
 	}
 	return api.NewClient(Dialer(eng, c.ID)), nil

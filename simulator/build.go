@@ -55,6 +55,9 @@ func buildHere(ctx context.Context, eng ImageEngine, o ImageOptions, final []byt
 	if err != nil {
 		return err
 	}
+	// The cache has nothing to save here, and on engines with the containerd image
+	// store it fails a build FROM scratch while any other such image is removed.
+	o.NoCache = true
 	return stream(ctx, eng, o, "Dockerfile", func(w io.Writer) error { return writeOut(w, final, binary) })
 }
 

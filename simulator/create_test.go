@@ -3,6 +3,7 @@ package simulator
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ func TestVersionOfTheSettingsMovesWithThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "1 c1e380a1e22357b4"
+	const want = "2 3b1f15cca31dff2a"
 	if got := fmt.Sprintf("%s %x", configVersion, sha256.Sum256(b))[:18]; got != want {
 		t.Errorf("settings are %q, want %q: raise configVersion if running simulators must be replaced, and note the new value here", got, want)
 	}
@@ -42,5 +43,26 @@ func TestSimulatorIsCreatedWithNothingItDoesNotNeed(t *testing.T) {
 		if strings.HasPrefix(k, "com.docker.compose") {
 			t.Errorf("label %s makes it part of a Compose project", k)
 		}
+	}
+}
+
+// Settings of IPv6 cannot be made where the kernel has none; all others stay,
+// and no other failure takes any of them away.
+func TestKernelWithoutIPv6GetsASimulatorWithoutItsSettings(t *testing.T) {
+	f, attempts := newFake(), 0
+	f.onStart = func(c *fakeContainer) error {
+		attempts++
+		if _, asked := c.host.Sysctls["net.ipv6.conf.all.accept_ra"]; asked {
+			return errors.New("error during container init: open /proc/sys/net/ipv6/conf/all/accept_ra: no such file or directory: unknown")
+		}
+		return nil
+	}
+	c := f.containers[mustEnsure(t, f, want("1")).ID]
+	if attempts != 2 || c.host.Ulimits == nil || c.host.Sysctls["net.ipv4.conf.all.rp_filter"] != "1" || c.host.Sysctls["net.ipv4.conf.default.accept_redirects"] != "0" {
+		t.Errorf("%d attempts, limits %v, settings %v", attempts, c.host.Ulimits, c.host.Sysctls)
+	}
+	_, host := containerConfig("x", Want{}, "n1")
+	if dropMissing(host, errors.New("no space left on device")) || len(host.Sysctls) != len(sysctls()) {
+		t.Error("another failure took settings away")
 	}
 }

@@ -170,7 +170,7 @@ func TestImageIsCompiledHereOntoAnEmptyOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" {
+		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" || !f.options.NoCache {
 			t.Errorf("result %+v with options %+v", r, f.options)
 		}
 		wantText := "FROM scratch\nCOPY --chown=65532:65532 out/ /\nUSER 65532:65532\nENTRYPOINT [\"/ctis-server\"]\n"

@@ -85,6 +85,7 @@ func BuildProgram(ctx context.Context, eng ImageEngine, o ProgramOptions) (err e
 	}
 	resp, err := eng.ImageBuild(ctx, &buildContext, dockerbuild.ImageBuildOptions{
 		Version: dockerbuild.BuilderV1, Tags: []string{o.Ref}, Labels: o.Labels, Remove: true, ForceRemove: true,
+		NoCache: true, // see buildHere
 	})
 	if err != nil {
 		return &ImageError{Op: "build", Ref: o.Ref, Err: err}

@@ -48,8 +48,9 @@ func Scratch(ctx context.Context, eng Engine, spec ScratchSpec) (string, error) 
 	if ok, err := exists(ctx, eng, ref); err != nil || ok {
 		return ref, err
 	}
-	// Without a version the classic builder, which every engine has.
-	resp, err := eng.ImageBuild(ctx, bytes.NewReader(archive), build.ImageBuildOptions{Tags: []string{ref}, Remove: true, ForceRemove: true, Version: build.BuilderV1})
+	// The classic builder, which every engine has, and without its cache: with the
+	// containerd image store a look into it fails while another test removes an image.
+	resp, err := eng.ImageBuild(ctx, bytes.NewReader(archive), build.ImageBuildOptions{Tags: []string{ref}, NoCache: true, Remove: true, ForceRemove: true, Version: build.BuilderV1})
 	if err != nil {
 		return "", fmt.Errorf("build %q: %w", ref, err)
 	}

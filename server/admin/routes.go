@@ -100,7 +100,8 @@ func (a routes) unregister(_ http.ResponseWriter, r *http.Request) (any, error) 
 
 // journal: 200 JSON lines, application/jsonl; the query is that of
 // [api.ParseJournalQuery]. 404 when there is no such journal. A followed
-// journal ends with the request or the simulator. An error after the first line
+// journal ends with the request, the trajectory or the simulator; that of a
+// trajectory that is not registered ends at once. An error after the first line
 // breaks the connection off, so that what came is not taken for all.
 func (a routes) journal(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := api.ParseJournalQuery(r.URL.Query())

@@ -75,6 +75,7 @@ type Network struct {
 	ID        string         `json:"id"`        // the engine's network id
 	Subnets   []netip.Prefix `json:"subnets"`   // peers must be inside one of them
 	Addresses []netip.Addr   `json:"addresses"` // the simulator's own addresses there
+	Gateways  []netip.Addr   `json:"gateways"`  // the engine's host there: nobody in the trajectory
 	Peers     []Peer         `json:"peers"`     // known services; may be completed later
 }
 
@@ -99,7 +100,7 @@ type Registered struct {
 // Unregistered answers the removal of a trajectory.
 type Unregistered struct {
 	Known    bool   `json:"known"`    // false: there was nothing to remove
-	Requests uint64 `json:"requests"` // records in its journal
+	Requests uint64 `json:"requests"` // records in its journal, also when it was not registered
 }
 
 // Peers completes what is known about the services on a trajectory's networks.
@@ -137,7 +138,7 @@ type JournalStatus struct {
 
 // JournalQuery selects records. The zero value selects all that are there.
 type JournalQuery struct {
-	Follow bool      // go on with records as they are written, until the context ends
+	Follow bool      // go on with records as they are written, until the context or the trajectory ends
 	Raw    bool      // the journal's lines as stored, outcome lines apart
 	Kinds  []string  // any of these
 	Hosts  []string  // any of these, compared in lower case

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,9 @@ import (
 	"strconv"
 	"time"
 )
+
+// ErrNoAnswer says that the simulator took a call and did not answer in time.
+var ErrNoAnswer = errors.New("the simulator does not answer")
 
 // Client calls a simulator's administrative interface.
 type Client struct {
@@ -53,14 +57,19 @@ func (c *Client) CA(ctx context.Context) ([]byte, error) {
 // reservation lives as long as its connection. While it is held the simulator
 // does not retire, and another Hold of it is an *[Error] with code [CodeHeld].
 func (c *Client) Hold(ctx context.Context, id string) (release func(), err error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	late := time.AfterFunc(callTimeout, func() { cut(ErrNoAnswer) })
 	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", nil)
+	if !late.Stop() && err == nil {
+		err = ErrNoAnswer
+		_ = resp.Body.Close() // too late to be of use
+	}
 	if err != nil {
-		cancel()
+		cut(err)
 		return nil, err
 	}
 	return func() {
-		cancel()
+		cut(nil)
 		_ = resp.Body.Close() // the connection is cut, which is what releases
 	}, nil
 }
@@ -160,8 +169,15 @@ func ParseJournalQuery(v url.Values) (JournalQuery, error) {
 	return q, nil
 }
 
+// callTimeout bounds every call but following a journal and holding an id, so that
+// a simulator that hangs is noticed. The longest, taking a trajectory off, waits
+// some seconds for requests in work.
+const callTimeout = 30 * time.Second
+
 // call sends in as JSON and decodes the answer into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, ErrNoAnswer)
+	defer cancel()
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -193,6 +209,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrNoAnswer) {
+			err = cause
+		}
 		return nil, err
 	}
 	if resp.StatusCode < 400 {

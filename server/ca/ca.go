@@ -82,6 +82,9 @@ func Load(dir string, now func() time.Time) (*Authority, error) {
 	return a, nil
 }
 
+// Created is when the authority was made, to the second below.
+func (a *Authority) Created() time.Time { return a.cert.NotBefore.Add(backdating) }
+
 // PEM is the authority's certificate.
 func (a *Authority) PEM() []byte { return append([]byte(nil), a.pem...) }
 

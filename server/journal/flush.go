@@ -47,7 +47,7 @@ func (j *Journal) sync() error {
 	j.mu.Lock()
 	paths, flush, f := j.unsynced, j.flush, j.file
 	if j.drops.flush {
-		paths = append(paths, j.dropPath())
+		paths = append(paths, j.dropPath(), j.dir)
 	}
 	j.unsynced, j.flush, j.drops.flush = nil, false, false
 	j.mu.Unlock()

@@ -14,7 +14,7 @@ func (r *reading) follow() error {
 	for {
 		size, ok := r.j.wait(r.ctx, pos)
 		if !ok {
-			return r.ctx.Err()
+			return r.ctx.Err() // nil where the journal is what ended
 		}
 		if err := r.each(pos, size, r.deliverNew); err != nil {
 			return err
@@ -59,12 +59,12 @@ func (r *reading) deliverNew(line []byte, at span) error {
 }
 
 // wait returns the journal's size once it is above pos; false when ctx, the
-// journal or the store ends first.
+// journal or the store ends first, or the journal rests.
 func (j *Journal) wait(ctx context.Context, pos int64) (size int64, ok bool) {
 	for {
 		j.mu.Lock()
 		size = j.size
-		if size <= pos && j.closed {
+		if size <= pos && (j.closed || j.resting) {
 			j.mu.Unlock()
 			return 0, false
 		}

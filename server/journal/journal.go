@@ -28,6 +28,7 @@ type Journal struct {
 	mu      sync.Mutex
 	file    file                // nil until the first line of this process
 	closed  bool                //
+	resting bool                // nobody writes to it for now: who follows it has seen all
 	size    int64               // bytes of complete lines; nothing beyond counts
 	torn    bool                // bytes may stand beyond size
 	seq     uint64              // of the last record
@@ -95,6 +96,11 @@ func (j *Journal) Append(r *api.Record) error {
 	stored.Seq, stored.Prev, stored.OutcomeUnknown = 0, "", false
 	stored.Request = lossless(r.Request)
 	stored.Response = losslessResponse(r.Response)
+	if sizeHint(&stored) > 0 {
+		// Lines waiting for the lock are memory: of long ones only some are made.
+		j.store.long <- struct{}{}
+		defer func() { <-j.store.long }()
+	}
 	l, err := encode(&stored)
 	if err != nil {
 		return fmt.Errorf("journal of %q: %w", j.name, err)
@@ -220,6 +226,32 @@ func (j *Journal) storageError(err error) error {
 	return fmt.Errorf("journal of %q: %w: %w", j.name, ErrStorage, err)
 }
 
+// Rest ends the following of the journal, once what is there was delivered: its
+// trajectory is gone. Lines that still come are written like any.
+func (j *Journal) Rest() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resting = true
+	if j.wake != nil {
+		close(j.wake)
+		j.wake = nil
+	}
+}
+
+// Closed says whether the journal takes no lines any more.
+func (j *Journal) Closed() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closed
+}
+
+// Live lets the journal be followed again.
+func (j *Journal) Live() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resting = false
+}
+
 // Status says how complete the journal is.
 func (j *Journal) Status() api.JournalStatus {
 	j.mu.Lock()
@@ -253,5 +285,5 @@ func (j *Journal) close() error {
 		}
 		j.file = nil
 	}
-	return j.drops.close(err)
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -24,7 +25,7 @@ func (j *Journal) Keep(s *Spool) api.Body {
 	b := api.Body{Size: s.size, SHA256: s.sum}
 	switch {
 	case s.Whole() && s.path == "":
-		b.Encoding, b.Content = Encode(s.mem)
+		b.Encoding, b.Content = encodeKept(s.mem)
 		if !j.roomInLine(int64(len(b.Content))) {
 			b.Content = ""
 			s.refuse()
@@ -43,12 +44,42 @@ func (j *Journal) Keep(s *Spool) api.Body {
 }
 
 // Encode turns bytes into what a record holds: the text itself where JSON gives
-// back every byte of it, base64 otherwise.
+// back every byte of it without swelling, base64 otherwise.
 func Encode(b []byte) (encoding, content string) {
-	if utf8.Valid(b) {
+	if utf8.Valid(b) && !swells(b) {
 		return api.EncodingUTF8, string(b)
 	}
 	return api.EncodingBase64, base64.StdEncoding.EncodeToString(b)
+}
+
+// encodeKept is Encode for bytes that nobody changes any more: text is not copied,
+// since there may be thousands of such bodies at one time.
+func encodeKept(b []byte) (encoding, content string) {
+	if utf8.Valid(b) && !swells(b) {
+		return api.EncodingUTF8, unsafe.String(unsafe.SliceData(b), len(b))
+	}
+	return Encode(b)
+}
+
+// swells tells text that JSON would more than double: of control characters, each
+// becomes six bytes. Short ones are left readable.
+func swells(b []byte) bool {
+	const short = 1 << 10
+	if len(b) <= short {
+		return false
+	}
+	size := 0
+	for _, c := range b {
+		switch {
+		case c >= utf8.RuneSelf || plain[c]:
+			size++
+		case c >= ' ' || c >= '\b' && c <= '\r' && c != '\v':
+			size += 2
+		default:
+			size += 6
+		}
+	}
+	return size > 2*len(b)
 }
 
 // keepFile puts a spooled body in bodies/, and from then on the spool reads and

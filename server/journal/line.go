@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -55,7 +56,7 @@ type line struct {
 func encode(v any) (*line, error) {
 	l := linePool.Get().(*line)
 	var room [headRoom]byte
-	b, err := append(l.buf[:0], room[:]...), error(nil)
+	b, err := append(slices.Grow(l.buf[:0], sizeHint(v)), room[:]...), error(nil)
 	switch v := v.(type) {
 	case *api.Record:
 		b, err = appendRecord(b, v)
@@ -77,6 +78,26 @@ func encode(v any) (*line, error) {
 	return l, nil
 }
 
+// sizeHint is about what a line will take where that is much: growing to it in
+// steps would take several times as much.
+func sizeHint(v any) int {
+	r, ok := v.(*api.Record)
+	if !ok {
+		return 0
+	}
+	n := 0
+	if r.Request != nil {
+		n += len(r.Request.Body.Content)
+	}
+	if r.Raw != nil {
+		n += len(r.Raw.Content)
+	}
+	if n < large {
+		return 0
+	}
+	return n + n/8 + 4<<10
+}
+
 // len is an upper bound of the finished line in bytes.
 func (l *line) len() int { return len(l.buf) - len(openHead) }
 
@@ -94,8 +115,12 @@ func (l *line) seal(seq uint64, prev []byte) []byte {
 	return out
 }
 
+// pooled bounds what is kept of a line's memory: somewhat more than a line with
+// the largest body takes.
+const pooled = 128 << 10
+
 func (l *line) free() {
-	if cap(l.buf) <= 1<<20 { // one huge record must not pin its memory
+	if cap(l.buf) <= pooled { // huge records must not pin their memory
 		linePool.Put(l)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,22 +35,19 @@ const quotaSlack = 64 << 20
 type dropCount struct {
 	total uint64
 	told  uint64 // in gap records
-	file  *os.File
-	flush bool // counted since the last flush
+	flush bool   // counted since the last flush
 }
 
 func (d *dropCount) untold() uint64 { return d.total - d.told }
 
-// add counts one more in the file at path, in place.
+// add counts one more in the file at path, which is replaced in one step: a count
+// half written would be none.
 func (d *dropCount) add(path string) error {
-	if d.file == nil {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		d.file = f
+	temp := path + ".new"
+	if err := os.WriteFile(temp, fmt.Appendf(nil, dropFormat, d.total+1), 0o600); err != nil {
+		return err
 	}
-	if _, err := d.file.WriteAt(fmt.Appendf(nil, "%020d\n", d.total+1), 0); err != nil {
+	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
 	d.total++
@@ -57,30 +55,41 @@ func (d *dropCount) add(path string) error {
 	return nil
 }
 
-// load reads the count that an earlier process left.
-func (d *dropCount) load(path string) error {
+const dropFormat = "%020d\n"
+
+// load reads the count that an earlier process left. One that cannot be read is
+// set aside and told of; then what the gap records tell is what is known.
+func (d *dropCount) load(path string) (problem string) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return ""
 	}
-	if err != nil {
-		return err
+	var n uint64
+	if err == nil {
+		n, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+		if err == nil && (fmt.Sprintf(dropFormat, n) != string(b) || n > math.MaxInt64) {
+			err = errors.New("it is no count as one is written")
+		}
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return fmt.Errorf("%q does not hold a count: %w", path, err)
+	if err == nil {
+		d.total = n
+		return ""
 	}
-	d.total = max(d.total, n)
-	return nil
+	aside, moveErr := moveAside(path)
+	if moveErr != nil {
+		return fmt.Sprintf("the count of dropped requests is damaged (%v) and cannot be set aside: %v", err, moveErr)
+	}
+	return fmt.Sprintf("the count of dropped requests was damaged (%v) and is set aside as %q; requests dropped after the last gap record are not counted", err, aside)
 }
 
-func (d *dropCount) close(err error) error {
-	if d.file == nil {
-		return err
+// moveAside gives a file a name beside its own that is not taken.
+func moveAside(path string) (string, error) {
+	for n := 1; ; n++ {
+		aside := path + ".damaged-" + strconv.Itoa(n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, os.Rename(path, aside)
+		}
 	}
-	f := d.file
-	d.file = nil
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // gapRoom is kept free for the gap record that may have to stand before a line.

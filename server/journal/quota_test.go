@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -135,10 +136,6 @@ func TestADropThatCannotBeCountedIsNotAcknowledged(t *testing.T) {
 	}
 	j.mu.Lock()
 	j.dir = filepath.Join(j.dir, "gone")
-	if j.drops.file != nil {
-		j.drops.file.Close()
-		j.drops.file = nil
-	}
 	before := j.drops.total
 	j.mu.Unlock()
 	if err := j.Append(bulky()); !errors.Is(err, ErrStorage) {
@@ -146,5 +143,51 @@ func TestADropThatCannotBeCountedIsNotAcknowledged(t *testing.T) {
 	}
 	if got := j.Status().Dropped; got != before {
 		t.Errorf("%d drops counted, want %d", got, before)
+	}
+}
+
+func TestADamagedCountOfDropsIsSetAside(t *testing.T) {
+	for name, content := range map[string]string{
+		"nothing":         "",
+		"garbage":         "\x00\x00\x00garbage",
+		"half of it":      "0000000",
+		"too large":       "99999999999999999999\n",
+		"beyond counting": "18446744073709551615\n",
+	} {
+		dir := filepath.Join(t.TempDir(), "journal")
+		s := tight(t, dir)
+		j := journalOf(t, s, "t1")
+		for range 60 {
+			mustAppend(t, j, bulky())
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := j.Status()
+		path := filepath.Join(dir, "t1", "dropped")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := tight(t, dir)
+		k := journalOf(t, again, "t1")
+		if got := k.Status(); got != want {
+			t.Errorf("%s: status %+v, want %+v", name, got, want)
+		}
+		if p := again.Problems(); len(p) != 1 || !strings.Contains(p[0], "dropped.damaged-1") {
+			t.Errorf("%s: problems %q", name, p)
+		}
+		if b, err := os.ReadFile(path + ".damaged-1"); err != nil || string(b) != content {
+			t.Errorf("%s: set aside: %q, %v", name, b, err)
+		}
+		mustAppend(t, k, bulky()) // one more drop, counted again
+		if got := k.Status().Dropped; got != want.Dropped+1 {
+			t.Errorf("%s: %d dropped, want %d", name, got, want.Dropped+1)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if third := tight(t, dir); len(third.Problems()) > 0 {
+			t.Errorf("%s: still reported: %q", name, third.Problems())
+		}
 	}
 }

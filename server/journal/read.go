@@ -27,7 +27,8 @@ import (
 // counts lines.
 //
 // Read returns yield's error, ctx's when it ends a plain reading, and nil when
-// it ends a following one.
+// it ends a following one. Following also ends with the journal: when it is
+// closed, and while it rests.
 func (j *Journal) Read(ctx context.Context, q api.JournalQuery, yield func(line []byte) error) error {
 	if j.broken != nil {
 		return fmt.Errorf("journal of %q: %w", j.name, j.broken)

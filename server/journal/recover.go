@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+
+	"github.com/linuxarena/ctis/server/api"
 )
 
 // recover reads a journal once, from beginning to end: it finds where the next
@@ -22,11 +24,12 @@ import (
 // it is evidence too, and later lines are still good.
 func (s *Store) recover(name string) (*Journal, error) {
 	j := s.newJournal(name)
+	j.resting = name != api.Unattributed // until its trajectory is served
 	if err := j.countBodies(); err != nil {
 		return j, err
 	}
-	if err := j.drops.load(j.dropPath()); err != nil {
-		return j, err
+	if p := j.drops.load(j.dropPath()); p != "" {
+		s.problem(fmt.Sprintf("journal of %q: %s", name, p))
 	}
 	f, err := os.OpenFile(j.path(), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -51,6 +51,9 @@ const (
 // 503. Writing works again by itself once the disk does.
 var ErrStorage = errors.New("the journal cannot be written")
 
+// large is from where on, in bytes of bodies, a line is treated as long.
+const large = 16 << 10
+
 // Options configure a [Store]. Dir must be set.
 type Options struct {
 	Dir       string        // journal root: one directory per trajectory
@@ -69,6 +72,7 @@ type Store struct {
 	slack    int64                           // quotaSlack, and less in tests
 	maxAhead int                             // likewise
 
+	long  chan struct{} // holds one for each long line in work
 	dirty chan struct{} // something waits to be flushed
 	done  chan struct{} // closed by Close: ends flusher and followers
 	wg    sync.WaitGroup
@@ -123,6 +127,7 @@ func open(o Options, openFile func(string) (file, error)) (*Store, error) {
 		openFile: openFile,
 		slack:    quotaSlack,
 		maxAhead: maxAhead,
+		long:     make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
 		dirty:    make(chan struct{}, 1),
 		done:     make(chan struct{}),
 		journals: make(map[string]*Journal),

@@ -96,11 +96,7 @@ func (r *Request) fail(w http.ResponseWriter, status int) {
 
 // WriteError answers with p's error page for status, or nginx's when p is nil.
 // Headers that are already set stay.
-func WriteError(w http.ResponseWriter, p *api.Persona, status int) {
-	var f pages.Facts
-	if p != nil {
-		f.Host = p.Host
-	}
+func WriteError(w http.ResponseWriter, p *api.Persona, status int, f pages.Facts) {
 	writePage(w, status, pages.ErrorFor(serverHeader(p), status, f))
 }
 

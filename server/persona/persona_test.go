@@ -14,6 +14,7 @@ import (
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // world is everything a handler needs, over a directory of its own.
@@ -311,7 +312,7 @@ func TestWhatIsNotThereGetsThePersonasPage(t *testing.T) {
 
 func TestWriteErrorNeedsNoPersona(t *testing.T) {
 	rec := httptest.NewRecorder()
-	WriteError(rec, nil, http.StatusServiceUnavailable)
+	WriteError(rec, nil, http.StatusServiceUnavailable, pages.Facts{})
 	expect(t, rec, 503)
 	if !strings.Contains(rec.Body.String(), "503 Service Temporarily Unavailable") {
 		t.Errorf("%s", rec.Body)

@@ -86,7 +86,7 @@ func checkNetwork(n *api.Network) *api.Error {
 	if len(n.Subnets) == 0 || len(n.Addresses) == 0 {
 		return invalid("network %q needs at least one subnet and one address of the simulator", n.Name)
 	}
-	if len(n.Peers) > maxPeers || len(n.Subnets) > maxNetworks || len(n.Addresses) > maxNetworks {
+	if len(n.Peers) > maxPeers || len(n.Subnets) > maxNetworks || len(n.Addresses) > maxNetworks || len(n.Gateways) > maxNetworks {
 		return invalid("network %q has too many entries", n.Name)
 	}
 	for _, s := range n.Subnets {
@@ -101,6 +101,11 @@ func checkNetwork(n *api.Network) *api.Error {
 	for _, a := range n.Addresses {
 		if !inside(a) {
 			return invalid("network %q: address %s is not in its subnets", n.Name, a)
+		}
+	}
+	for _, g := range n.Gateways {
+		if !inside(g) || slices.Contains(n.Addresses, g) {
+			return invalid("network %q: gateway %s is not in its subnets, or is the simulator itself", n.Name, g)
 		}
 	}
 	for _, p := range n.Peers {
@@ -156,7 +161,7 @@ func differences(a, b *api.Registration) []string {
 		fields = append(fields, "settings")
 	}
 	if !slices.EqualFunc(a.Networks, b.Networks, func(x, y api.Network) bool {
-		return x.Name == y.Name && x.ID == y.ID && slices.Equal(x.Subnets, y.Subnets) && slices.Equal(x.Addresses, y.Addresses)
+		return x.Name == y.Name && x.ID == y.ID && slices.Equal(x.Subnets, y.Subnets) && slices.Equal(x.Addresses, y.Addresses) && slices.Equal(x.Gateways, y.Gateways)
 	}) {
 		fields = append(fields, "networks")
 	}

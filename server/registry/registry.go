@@ -30,7 +30,7 @@ type Registry struct {
 	// mu is held by everything that changes what is registered, so that
 	// retiring and registering exclude each other.
 	mu       sync.Mutex
-	retired  bool
+	retired  atomic.Bool                   // changed under mu, read without: a status waits for nobody
 	held     map[string]bool               // ids that a process on the host is working on
 	snapshot atomic.Pointer[[]*Trajectory] // sorted by id, replaced as a whole
 	problems []string                      // found by Load, fixed afterwards
@@ -75,11 +75,7 @@ func (r *Registry) Lookup(id string) (*Trajectory, bool) {
 }
 
 // Retired says whether Retire succeeded.
-func (r *Registry) Retired() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.retired
-}
+func (r *Registry) Retired() bool { return r.retired.Load() }
 
 // Register adds a trajectory. Registering one again with the same settings,
 // personas and networks changes nothing; with others it is refused. Before a
@@ -93,7 +89,7 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.retired {
+	if r.retired.Load() {
 		return false, api.Errorf(http.StatusGone, api.CodeRetired,
 			"this simulator is retired and accepts no registration; register %q with its successor", reg.Trajectory)
 	}
@@ -179,7 +175,7 @@ func (r *Registry) Hold(id string) (release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.retired:
+	case r.retired.Load():
 		return nil, api.Errorf(http.StatusGone, api.CodeRetired, "this simulator is retired; work on %q with its successor", id)
 	case r.held[id]:
 		e := api.Errorf(http.StatusConflict, api.CodeHeld, "another process is working on trajectory %q", id)
@@ -207,7 +203,7 @@ func (r *Registry) Retire() error {
 		holders = append(holders, id)
 	}
 	if len(holders) == 0 {
-		r.retired = true
+		r.retired.Store(true)
 		return nil
 	}
 	slices.Sort(holders)
@@ -241,7 +237,8 @@ func clone(reg *api.Registration) api.Registration {
 	c.Networks = slices.Clone(reg.Networks)
 	for i := range c.Networks {
 		n := &c.Networks[i]
-		n.Subnets, n.Addresses, n.Peers = slices.Clone(n.Subnets), slices.Clone(n.Addresses), slices.Clone(n.Peers)
+		n.Subnets, n.Addresses = slices.Clone(n.Subnets), slices.Clone(n.Addresses)
+		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {

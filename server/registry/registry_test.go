@@ -87,6 +87,9 @@ func TestRegisteringOtherSettingsIsAConflictThatNamesThem(t *testing.T) {
 	register(t, r, registration("a", 1))
 	for field, change := range map[string]func(*api.Registration){
 		"settings": func(x *api.Registration) { x.Settings = "s2" },
+		"gateways": func(x *api.Registration) {
+			x.Networks[0].Gateways = []netip.Addr{x.Networks[0].Addresses[0].Next()}
+		},
 		"networks": func(x *api.Registration) { x.Networks[0].ID = "other" },
 		"personas": func(x *api.Registration) { x.Personas[0].ServerHeader = "Caddy" },
 	} {
@@ -94,6 +97,9 @@ func TestRegisteringOtherSettingsIsAConflictThatNamesThem(t *testing.T) {
 		change(reg)
 		_, err := r.Register(reg, ok)
 		var e *api.Error
+		if field == "gateways" {
+			field = "networks" // of which they are a part
+		}
 		if !errors.As(err, &e) || e.Code != api.CodeConflict || !reflect.DeepEqual(e.Fields, []string{field}) {
 			t.Errorf("%s: %+v", field, err)
 		}
@@ -136,6 +142,8 @@ func TestInvalidRegistrationsAreRefused(t *testing.T) {
 		"unmasked subnet":    func(x *api.Registration) { x.Networks[0].Subnets[0] = netip.MustParsePrefix("198.18.1.1/27") },
 		"address outside":    func(x *api.Registration) { x.Networks[0].Addresses[0] = netip.MustParseAddr("198.18.2.1") },
 		"mapped address":     func(x *api.Registration) { x.Networks[0].Addresses[0] = netip.MustParseAddr("::ffff:198.18.1.30") },
+		"gateway outside":    func(x *api.Registration) { x.Networks[0].Gateways = []netip.Addr{netip.MustParseAddr("10.0.0.1")} },
+		"itself for gateway": func(x *api.Registration) { x.Networks[0].Gateways = x.Networks[0].Addresses },
 		"peer outside":       func(x *api.Registration) { x.Networks[0].Peers[0].Address = netip.MustParseAddr("10.0.0.1") },
 		"network twice":      func(x *api.Registration) { x.Networks = append(x.Networks, x.Networks[0]) },
 		"capital in a host":  func(x *api.Registration) { x.Personas[0].Host = "A.example" },

@@ -13,7 +13,7 @@ import (
 type Dialect struct {
 	// order ranks header fields. Fields without a rank keep their alphabetical
 	// order at the place of "*".
-	order map[string]int // by canonical name
+	order map[string]int // by canonical name, and in lower case
 	other int
 	// sayKeepAlive is when an HTTP/1.1 response states that the connection
 	// stays open.
@@ -37,6 +37,7 @@ func dialect(sayKeepAlive int, keepAlive, params, etag string, order ...string) 
 		} else {
 			d.order[textproto.CanonicalMIMEHeaderKey(name)] = i
 			d.order[d.spell(textproto.CanonicalMIMEHeaderKey(name))] = i
+			d.order[strings.ToLower(name)] = i // as HTTP/2 spells it
 		}
 	}
 	return d
@@ -119,13 +120,23 @@ func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
 			out = append(out, [2]string{"Keep-Alive", d.params})
 		}
 	}
-	d.sort(out)
+	d.Sort(out)
 	return out
 }
 
-// sort orders by rank and, without one, by name. Fields of one name keep their
+// Order puts the fields of a response into the dialect's order and spelling
+// where nothing is said about the connection: on HTTP/2. It works in place.
+func (d *Dialect) Order(fields [][2]string) [][2]string {
+	for i := range fields {
+		fields[i][0] = d.spell(fields[i][0])
+	}
+	d.Sort(fields)
+	return fields
+}
+
+// Sort orders by rank and, without one, by name. Fields of one name keep their
 // order. Headers are short and often in order already, so insertion is fastest.
-func (d *Dialect) sort(fields [][2]string) {
+func (d *Dialect) Sort(fields [][2]string) {
 	var few [24]int
 	ranks := few[:0]
 	for _, f := range fields {
@@ -164,7 +175,24 @@ func (r ranked) Swap(i, k int) {
 	r.ranks[i], r.ranks[k] = r.ranks[k], r.ranks[i]
 }
 func (r ranked) Less(i, k int) bool {
-	return r.ranks[i] < r.ranks[k] || r.ranks[i] == r.ranks[k] && r.ranks[i] == r.other && r.fields[i][0] < r.fields[k][0]
+	return r.ranks[i] < r.ranks[k] || r.ranks[i] == r.ranks[k] && r.ranks[i] == r.other && lessName(r.fields[i][0], r.fields[k][0])
+}
+
+// lessName compares without regard to case, in which HTTP/1 and HTTP/2 differ.
+func lessName(a, b string) bool {
+	for i := range min(len(a), len(b)) {
+		if x, y := lower(a[i]), lower(b[i]); x != y {
+			return x < y
+		}
+	}
+	return len(a) < len(b)
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
 }
 
 // spell undoes what net/http's canonical form does to names that are written

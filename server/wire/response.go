@@ -79,7 +79,12 @@ type Answer struct {
 // ErrorAnswer makes the answer to a request that is refused with status, which
 // may be one of nginx's own.
 func ErrorAnswer(serverHeader string, status int, now time.Time) Answer {
-	page := pages.Error(serverHeader, WireStatus(status))
+	return ErrorAnswerFor(serverHeader, status, pages.Facts{}, now)
+}
+
+// ErrorAnswerFor is ErrorAnswer with what the page says about the request.
+func ErrorAnswerFor(serverHeader string, status int, f pages.Facts, now time.Time) Answer {
+	page := pages.ErrorFor(serverHeader, WireStatus(status), f)
 	switch status {
 	case StatusHeaderTooLarge:
 		page.Body = explain(page.Body, "Request Header Or Cookie Too Large")

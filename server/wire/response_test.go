@@ -124,22 +124,3 @@ func TestErrorAnswerNamesNginxOwnCauses(t *testing.T) {
 		t.Errorf("%d, %d bytes: %s", a.Status, len(a.Body), a.Body)
 	}
 }
-
-func TestFramesCountRequestsAndFailures(t *testing.T) {
-	stream := []byte(Preface)
-	stream = append(stream, 0, 0, 0, 4, 0, 0, 0, 0, 0)                         // SETTINGS
-	stream = append(stream, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82)                   // HEADERS 1
-	stream = append(stream, 0, 0, 1, 1, 5, 0, 0, 0, 3, 0x82)                   // HEADERS 3
-	stream = append(stream, 0, 0, 1, 1, 5, 0, 0, 0, 3, 0x82)                   // trailers of 3
-	stream = append(stream, 0, 0, 4, 3, 0, 0, 0, 0, 3, 0, 0, 0, 1)             // RST_STREAM
-	stream = append(stream, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9) // GOAWAY
-	for step := 1; step < 40; step += 3 {
-		f := Frames{Skip: len(Preface)}
-		for i := 0; i < len(stream); i += step {
-			f.Scan(stream[i:min(len(stream), i+step)])
-		}
-		if f.Streams != 2 || f.Resets != 1 || f.Failure != 9 {
-			t.Errorf("in steps of %d: %d streams, %d resets, failure %s", step, f.Streams, f.Resets, ErrorName(f.Failure))
-		}
-	}
-}

@@ -1,7 +1,8 @@
 // Package wire knows how HTTP and TLS look as bytes, and does no I/O: it reads
 // the name a ClientHello asks for, checks an HTTP/1 request head more strictly
-// than net/http does, follows a body to its last byte, follows HTTP/2 frames,
-// and puts response heads into the form the imitated server would give them.
+// than net/http does, follows a body to its last byte, decodes and judges HTTP/2
+// requests, and puts response heads into the form the imitated server would
+// give them.
 //
 // It stands between connection and net/http because net/http answers what it
 // cannot parse by itself, in words and an order of header fields that are its

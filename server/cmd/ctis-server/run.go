@@ -114,6 +114,7 @@ func serve(ctx context.Context, flags *flag.FlagSet, args []string, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	setHeapCeiling()
 	floor := newHeapFloor()
 	defer runtime.KeepAlive(floor)
 	return s.Run(ctx)

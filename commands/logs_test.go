@@ -1,0 +1,79 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// TestARowSaysWhatTheRecordSays: what a reader has to know is never cut off, and
+// a target is shown as it was sent.
+func TestARowSaysWhatTheRecordSays(t *testing.T) {
+	at := api.Time{Time: time.Date(2026, 11, 29, 17, 0, 0, 5e6, time.UTC)}
+	request := func(target string, body api.Body) *api.Request {
+		return &api.Request{Method: "POST", Host: "filebin.net", Target: target, Body: body}
+	}
+	for name, c := range map[string]struct {
+		record api.Record
+		want   []string
+	}{
+		"plain HTTP": {api.Record{Kind: "webhook", Client: api.Source{Service: "default"}, Request: request("/x?y=1", api.Body{Size: 5}), Response: &api.Response{Status: 200}},
+			[]string{"default", "POST", "200", "webhook", "5 B", "http://filebin.net/x?y=1"}},
+		"HTTPS from an unknown service": {api.Record{Kind: "root", Client: api.Source{IP: "198.18.0.9"}, TLS: &api.TLS{}, Request: request("/", api.Body{}), Response: &api.Response{Status: 200}},
+			[]string{"198.18.0.9", "POST", "200", "root", "0 B", "https://filebin.net/"}},
+		"body not kept": {api.Record{Kind: "data", Request: request("/data", api.Body{Size: 3e9, Truncated: true}), Response: &api.Response{Status: 201}},
+			[]string{"201", "3.0 GB", "http://filebin.net/data  (body not kept whole)"}},
+		"outcome unknown": {api.Record{Kind: "data", Request: request("/data/big", api.Body{}), OutcomeUnknown: true},
+			[]string{"?", "(outcome unknown)"}},
+		"client went away": {api.Record{Kind: "webhook", Request: request("/webhook", api.Body{}), Error: "client broke off"},
+			[]string{"(client broke off)"}},
+		"no path": {api.Record{Kind: "malformed", Request: request("*", api.Body{}), Response: &api.Response{Status: 400}},
+			[]string{"400", "malformed", "*"}},
+		"nothing parsed": {api.Record{Kind: "refused", Error: "unknown name \x1b[31m"},
+			[]string{"refused", `unknown name \x1b[31m`}},
+	} {
+		c.record.Time = at
+		row := formatRow(recordRow(c.record), []int{12, 10, 7, 6, 9, 8, 0})
+		for _, want := range c.want {
+			if !strings.Contains(row, want) {
+				t.Errorf("%s: %q is not in %q", name, want, row)
+			}
+		}
+		if strings.ContainsRune(row, '\x1b') {
+			t.Errorf("%s: an escape gets through: %q", name, row)
+		}
+	}
+}
+
+func TestSinceIsADurationBackOrATime(t *testing.T) {
+	now := time.Date(2026, 11, 29, 17, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"10m":                  now.Add(-10 * time.Minute),
+		"0s":                   now,
+		"2026-11-29":           time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC),
+		"2026-11-29T16:00:00Z": now.Add(-time.Hour),
+		"2026-11-29 16:30:00":  now.Add(-30 * time.Minute),
+	} {
+		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-5m", "yesterday", "10"} {
+		if got, err := parseSince(text, now); err == nil {
+			t.Errorf("%q is accepted as %v", text, got)
+		}
+	}
+}
+
+func TestEngineVersionsCompareAsNumbers(t *testing.T) {
+	for _, c := range []struct {
+		have, want string
+		older      bool
+	}{{"1.41", "1.41", false}, {"1.40", "1.41", true}, {"1.5", "1.41", true}, {"1.100", "1.41", false}, {"2.0", "1.41", false}, {"", "1.41", true}, {"1.41x", "1.41", true}, {"junk", "1.41", true}} {
+		if got := olderAPI(c.have, c.want); got != c.older {
+			t.Errorf("olderAPI(%q, %q) = %t", c.have, c.want, got)
+		}
+	}
+}

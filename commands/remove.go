@@ -1,0 +1,208 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/linuxarena/ctis/compose"
+	"github.com/linuxarena/ctis/netpin"
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/simulator"
+)
+
+// takeDown removes a trajectory while no other process works on it. A simulator
+// that is gone or does not answer keeps nobody from it.
+func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiStep) (downResult, error) {
+	seen, err := simulator.Observe(ctx, a.engine, a.instance)
+	if err != nil {
+		return downResult{}, err
+	}
+	if seen.Answering {
+		admin, err := simulator.Connect(ctx, a.engine, a.instance)
+		if err != nil {
+			return downResult{}, err
+		}
+		defer admin.Close()
+		line.detail("waiting for the trajectory")
+		free, err := a.hold(ctx, admin, id)
+		var refused *api.Error
+		switch {
+		case err == nil:
+			defer free()
+		case errors.As(err, &refused) && refused.Code == api.CodeRetired: // has nothing to unregister
+		default:
+			return downResult{}, err
+		}
+	}
+	return a.remove(ctx, id, o, seen, line)
+}
+
+// undoUp takes back what an up made that found nothing of the project but, maybe,
+// volumes of an earlier run. Its caller holds the trajectory.
+func (a *app) undoUp(ctx context.Context, id string, keep []string, line *uiStep) error {
+	seen, err := simulator.Observe(ctx, a.engine, a.instance)
+	if err != nil {
+		return err
+	}
+	_, err = a.remove(ctx, id, downOptions{volumes: true, keep: keep, timeout: undoStop, settle: true}, seen, line)
+	return err
+}
+
+// undoStop is how long a container may take to stop when its up is taken back.
+const undoStop = 10 * time.Second
+
+// remove removes a trajectory: unregister, detach, docker compose down, then a
+// look by label and id at what is left, which is removed too. Each part bears
+// that it was done before or never, so it also serves as the undo of a failed
+// up. It fails if a container or a network of the project remains.
+func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulator.Observed, line *uiStep) (downResult, error) {
+	result := downResult{Trajectory: id, Removed: removed{Containers: []string{}, Networks: []string{}, Volumes: []string{}}}
+	project, err := netpin.FindProject(ctx, a.engine, id)
+	if err != nil {
+		return result, err
+	}
+	if err := a.ours(project); err != nil {
+		return result, err
+	}
+	line.detail("unregistering")
+	networks, err := a.unregister(ctx, id, seen, &result)
+	if err != nil {
+		return result, err
+	}
+	for _, n := range project.Networks {
+		networks = append(networks, n.ID)
+	}
+	line.detail("detaching the simulator")
+	if seen.ID != "" && !seen.Foreign {
+		slices.Sort(networks)
+		for _, n := range slices.Compact(networks) {
+			if err := netpin.Detach(ctx, a.engine, seen.ID, n); err != nil {
+				return result, err
+			}
+		}
+	}
+	volumes := a.volumesOf(project, o, result)
+	// Of a trajectory that was registered all had been made; of another, more may still come.
+	settle := o.settle || !result.known
+	if project.Empty() && len(volumes) == 0 && !o.settle {
+		return result, nil
+	}
+	result.known = true
+	if !project.Empty() {
+		line.detail("stopping containers")
+		runner, err := a.composeRunner(ctx)
+		if err == nil {
+			err = runner.Down(ctx, id, compose.DownOptions{Timeout: o.timeout}, line.detail)
+		}
+		if ctx.Err() != nil {
+			return result, ctx.Err()
+		}
+		if err != nil {
+			// Its exit status is no verdict: what counts is what is left, and that goes without it too.
+			a.log.Info("docker compose down", "trajectory", id, "error", err)
+		}
+	}
+	line.detail("making sure nothing is left")
+	err = netpin.Sweep(ctx, a.engine, id, netpin.SweepOptions{
+		Volumes: slices.Concat(volumes, project.Anonymous), Named: o.volumes && o.settle, Keep: o.keep,
+		Timeout: o.timeout, Settle: settle,
+	})
+	if err != nil {
+		return result, err
+	}
+	left, err := netpin.FindProject(ctx, a.engine, id)
+	if err != nil {
+		return result, err
+	}
+	if !left.Empty() {
+		return result, fmt.Errorf("of trajectory %q are left: %s; something makes them anew, stop it and run ctis down %s again", id, left.Names(), id)
+	}
+	for _, c := range project.Containers {
+		result.Removed.Containers = append(result.Removed.Containers, c.Name)
+	}
+	for _, n := range project.Networks {
+		result.Removed.Networks = append(result.Removed.Networks, n.Name)
+	}
+	result.Removed.Volumes = append(result.Removed.Volumes, volumes...)
+	return result, nil
+}
+
+// unregister takes the trajectory off the simulator and returns the networks on
+// which it served it, which need not be the project's own.
+func (a *app) unregister(ctx context.Context, id string, seen simulator.Observed, result *downResult) (networks []string, err error) {
+	if seen.ID == "" || seen.Foreign {
+		return nil, nil
+	}
+	if !seen.Answering {
+		a.ui.warn(fmt.Sprintf("the simulator %q is %s and does not answer, so the registration of %q stays until ctis down %s is repeated",
+			simulator.ContainerName(a.instance), seen.State, id, id))
+		return nil, nil
+	}
+	admin, err := simulator.Connect(ctx, a.engine, a.instance)
+	if err != nil {
+		return nil, err
+	}
+	defer admin.Close()
+	status, err := admin.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range status.Trajectories {
+		if t.Trajectory == id {
+			for _, n := range t.Networks {
+				networks = append(networks, n.ID)
+			}
+		}
+	}
+	gone, err := admin.Unregister(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("the simulator does not unregister %q: %w", id, err)
+	}
+	result.known, result.Requests = gone.Known, &gone.Requests
+	return networks, nil
+}
+
+// volumesOf lists the named volumes to remove. A project of which nothing but
+// volumes is left has no label that tells whose they are; there the journal does.
+func (a *app) volumesOf(p netpin.Project, o downOptions, r downResult) []string {
+	ours := !p.Empty() || r.known || r.Requests != nil && *r.Requests > 0
+	if !o.volumes || !ours {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.Volumes), func(v string) bool { return slices.Contains(o.keep, v) })
+}
+
+// ours refuses a Compose project that ctis did not make, or that another
+// instance of it made.
+func (a *app) ours(p netpin.Project) error {
+	owner := func(what string, labels map[string]string) error {
+		switch instance := labels[simulator.LabelInstance]; instance {
+		case a.instance:
+			return nil
+		case "":
+			return &conflictError{
+				msg:  fmt.Sprintf("the Compose project %q exists and was not made by ctis: %s", p.Name, what),
+				hint: "choose another --id, or remove it with: docker compose -p " + p.Name + " down",
+			}
+		default:
+			return &conflictError{
+				msg:  fmt.Sprintf("the trajectory %q belongs to the instance %q: %s", p.Name, instance, what),
+				hint: "choose another --id, or say --instance " + instance,
+			}
+		}
+	}
+	for _, c := range p.Containers {
+		if err := owner("container "+quoted(c.Name), c.Labels); err != nil {
+			return err
+		}
+	}
+	for _, n := range p.Networks {
+		if err := owner("network "+quoted(n.Name), n.Labels); err != nil {
+			return err
+		}
+	}
+	return nil
+}

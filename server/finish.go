@@ -1,0 +1,79 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/journal"
+)
+
+// An outcome that the journal cannot take now, on a full disk, is not lost: it is
+// written when the disk has room again. Only the end of the process, or more of
+// them than are kept, makes it unknown.
+
+const (
+	finishAgain = time.Second
+	maxOwed     = 1 << 14 // outcomes
+)
+
+// owed are outcomes that are still to be written.
+type owed struct {
+	mu      sync.Mutex
+	list    []owedOutcome
+	running bool
+}
+
+type owedOutcome struct {
+	journal *journal.Journal
+	outcome *api.Outcome
+}
+
+// finish writes the outcome of a record, now or later.
+func (s *Server) finish(j *journal.Journal, o *api.Outcome) {
+	err := j.Finish(o.Seq, o)
+	s.noteStorage(err)
+	if !errors.Is(err, journal.ErrStorage) {
+		return
+	}
+	s.owed.mu.Lock()
+	defer s.owed.mu.Unlock()
+	if len(s.owed.list) >= maxOwed {
+		return
+	}
+	s.owed.list = append(s.owed.list, owedOutcome{j, o})
+	if !s.owed.running {
+		s.owed.running = true
+		s.delayed.run(s.payOff)
+	}
+}
+
+// payOff tries until everything is written, or the server stops: then once more.
+func (s *Server) payOff() {
+	for goOn := true; goOn; {
+		goOn = s.sleep(finishAgain)
+		s.owed.mu.Lock()
+		list := s.owed.list
+		s.owed.list = nil
+		s.owed.mu.Unlock()
+		var left []owedOutcome
+		for _, d := range list {
+			err := d.journal.Finish(d.outcome.Seq, d.outcome)
+			if d.journal.Closed() {
+				continue // set aside meanwhile, for a new trajectory of the id
+			}
+			s.noteStorage(err)
+			if errors.Is(err, journal.ErrStorage) {
+				left = append(left, d)
+			}
+		}
+		s.owed.mu.Lock()
+		s.owed.list = append(left, s.owed.list...)
+		if len(s.owed.list) == 0 {
+			s.owed.running = false
+			goOn = false
+		}
+		s.owed.mu.Unlock()
+	}
+}
