@@ -50,7 +50,7 @@ for _ in range(3):
 // TestAForgedAddressOfAnotherTrajectoryIsRefusedOverIPv6: an agent that bends the
 // simulator's way back to itself has both addresses of a connection inside
 // another's network, and is still in its own. Twice: as the simulator is created,
-// and restarted, when the engine makes its settings only after its interfaces.
+// and restarted, when an older engine makes its settings only after its interfaces.
 func TestAForgedAddressOfAnotherTrajectoryIsRefusedOverIPv6(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -110,9 +110,11 @@ func TestAForgedAddressOfAnotherTrajectoryIsRefusedOverIPv6(t *testing.T) {
 	attack("as created", 0)
 	b.docker("restart", "-t", "5", simulator)
 	eventually(t, "the simulator answers again", func() bool { return b.ctis("status", "--json").code == 0 })
+	// Current engines make the settings first there too: no connection comes to be.
+	listens := strings.Contains(look("cat /proc/sys/net/ipv6/conf/eth*/accept_ra"), "1")
 	attack("restarted", 1)
 	refused := b.journal(attacker, "--kind", api.KindRefused)
-	if len(refused) == 0 {
+	if listens && len(refused) == 0 {
 		t.Error("the attacker's journal says nothing of what it tried")
 	}
 	for _, r := range refused {

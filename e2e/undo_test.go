@@ -68,7 +68,9 @@ func TestDownWithVolumesAfterDownRemovesThem(t *testing.T) {
 	})
 	up := b.up(dir, id)
 	b.exec(up.container(t, "default"), images.Program, "fetch", "-d", "x", "https://filebin.net/webhook")
-	list := func() string { return b.docker("volume", "ls", "-q", "--filter", "label=com.docker.compose.project="+id) }
+	list := func() string {
+		return b.docker("volume", "ls", "-q", "--filter", "label=com.docker.compose.project="+id)
+	}
 	b.ctis("down", id, "--timeout", "0s").must(t, 0)
 	if list() != id+"_work" {
 		t.Errorf("down without --volumes leaves %q", list())

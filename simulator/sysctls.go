@@ -25,11 +25,15 @@ func sysctls() map[string]string {
 		"net.ipv4.conf.all.arp_ignore":   "1",
 		"net.ipv4.conf.all.arp_announce": "2",
 	}
-	// Nobody on a network tells which way to go or which address to have.
+	// Nobody on a network tells which way to go or which address to have. The
+	// kernel puts conf.all.accept_redirects back to 1 when forwarding is switched
+	// off, and runtimes make settings in any order, so where that leaves redirects
+	// accepted they may only name a gateway that is one already.
+	all["net.ipv4.conf.default.accept_redirects"] = "0"
 	for _, which := range []string{"all", "default"} {
-		for _, name := range []string{"accept_redirects", "secure_redirects", "send_redirects"} {
-			all["net.ipv4.conf."+which+"."+name] = "0"
-		}
+		all["net.ipv4.conf."+which+".send_redirects"] = "0"
+		all["net.ipv4.conf."+which+".shared_media"] = "0"
+		all["net.ipv4.conf."+which+".secure_redirects"] = "1"
 		for _, name := range []string{"accept_ra", "accept_redirects", "autoconf"} {
 			all[ipv6+"conf."+which+"."+name] = "0"
 		}
