@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/linuxarena/ctis/imagehash"
 	"github.com/linuxarena/ctis/netpin"
@@ -93,8 +94,10 @@ func (a *app) reattachAll(ctx context.Context, sim *simulator.Result) error {
 }
 
 // reattach makes sure that the simulator is on a trajectory's networks as it was
-// when that was registered. Networks that are gone are passed over.
+// when that was registered; where an address cannot be had again, the simulator
+// learns its new one. Networks that are gone are passed over.
 func (a *app) reattach(ctx context.Context, sim *simulator.Result, t api.TrajectoryStatus) error {
+	changed := api.Addresses{}
 	for _, n := range t.Networks {
 		if len(n.Addresses) == 0 {
 			continue
@@ -103,11 +106,21 @@ func (a *app) reattach(ctx context.Context, sim *simulator.Result, t api.Traject
 		if n.Addresses[0].Is4() {
 			o.Address = n.Addresses[0]
 		}
-		if _, err := netpin.Attach(ctx, a.engine, o); err != nil && !errors.Is(err, netpin.ErrNoNetwork) {
+		at, err := netpin.Attach(ctx, a.engine, o)
+		if errors.Is(err, netpin.ErrNoNetwork) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		if !slices.Equal(at.Addresses, n.Addresses) {
+			changed[n.Name] = at.Addresses
+		}
 	}
-	return nil
+	if len(changed) == 0 {
+		return nil
+	}
+	return sim.Client.SetAddresses(ctx, t.Trajectory, changed)
 }
 
 // taken lists the address ranges that no new network may overlap.

@@ -17,7 +17,7 @@ import (
 type AttachOptions struct {
 	Container string // name or id
 	NetworkID string
-	Address   netip.Addr // IPv4; zero: the engine picks
+	Address   netip.Addr // IPv4; zero, or where the engine refuses any: it picks
 	Aliases   []string   // names under which the network's resolver finds the container
 }
 
@@ -31,6 +31,10 @@ type Attached struct {
 
 // ErrNoNetwork says that the network is not there any more.
 var ErrNoNetwork = errors.New("there is no such network")
+
+// unfixable is how the engine says that a network's subnet was chosen by itself, so
+// that it gives no address of one's choice there. There is no code to tell by.
+const unfixable = "only when connecting to networks with user configured subnets"
 
 // Attach puts a container on a network with a fixed address and aliases, and
 // reads back what came of it. A container that is attached like that already is
@@ -59,6 +63,10 @@ func Attach(ctx context.Context, eng Engine, o AttachOptions) (Attached, error) 
 		settings.IPAMConfig = &network.EndpointIPAMConfig{IPv4Address: o.Address.String()}
 	}
 	connectErr := eng.NetworkConnect(ctx, net.ID, o.Container, settings)
+	if connectErr != nil && strings.Contains(connectErr.Error(), unfixable) {
+		settings.IPAMConfig, o.Address = nil, netip.Addr{}
+		connectErr = eng.NetworkConnect(ctx, net.ID, o.Container, settings)
+	}
 	done, state, err = attached(ctx, eng, net, o)
 	switch {
 	case err != nil:

@@ -95,9 +95,19 @@ func (c control) Trajectory(id string) (*api.TrajectoryStatus, error) {
 
 // SetPeers: see [admin.Simulator].
 func (c control) SetPeers(id string, p api.Peers) error {
+	return c.rerouted(func() error { return c.registry.SetPeers(id, p) })
+}
+
+// SetAddresses: see [admin.Simulator].
+func (c control) SetAddresses(id string, a api.Addresses) error {
+	return c.rerouted(func() error { return c.registry.SetAddresses(id, a) })
+}
+
+// rerouted makes a change and lays the routes out anew.
+func (c control) rerouted(change func() error) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	if err := c.registry.SetPeers(id, p); err != nil {
+	if err := change(); err != nil {
 		return err
 	}
 	c.reroute()

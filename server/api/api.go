@@ -107,6 +107,9 @@ type Unregistered struct {
 // Keys are network names as in [Network.Name].
 type Peers map[string][]Peer
 
+// Addresses are the simulator's own on a trajectory's networks, by their names.
+type Addresses map[string][]netip.Addr
+
 // Status is the simulator's own account of itself.
 type Status struct {
 	Protocol     int                `json:"protocol"`

@@ -86,6 +86,13 @@ func (c *Client) SetPeers(ctx context.Context, id string, p Peers) error {
 	return err
 }
 
+// SetAddresses tells the simulator that its own addresses on networks of a
+// trajectory are others now.
+func (c *Client) SetAddresses(ctx context.Context, id string, a Addresses) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/addresses", a)
+	return err
+}
+
 // Unregister removes a trajectory. Its journal stays. An unknown one is no error.
 func (c *Client) Unregister(ctx context.Context, id string) (*Unregistered, error) {
 	return call[Unregistered](ctx, c, http.MethodDelete, "/v1/trajectories/"+url.PathEscape(id), nil)

@@ -7,6 +7,7 @@ package registry
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -121,6 +122,18 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 // SetPeers replaces what is known about the services on the named networks of
 // a trajectory.
 func (r *Registry) SetPeers(id string, peers api.Peers) error {
+	return change(r, id, peers, func(n *api.Network, p []api.Peer) { n.Peers = slices.Clone(p) })
+}
+
+// SetAddresses replaces the simulator's own addresses on the named networks of a
+// trajectory: on a network whose subnet nobody fixed they can be others when the
+// simulator is put back on it.
+func (r *Registry) SetAddresses(id string, addresses api.Addresses) error {
+	return change(r, id, addresses, func(n *api.Network, a []netip.Addr) { n.Addresses = slices.Clone(a) })
+}
+
+// change replaces something of the named networks of a trajectory.
+func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Network, T)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.Snapshot()
@@ -129,12 +142,12 @@ func (r *Registry) SetPeers(id string, peers api.Peers) error {
 		return notRegistered(id)
 	}
 	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
-	for name, p := range peers {
+	for name, value := range byName {
 		i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
 		if i < 0 {
 			return api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", id, name)
 		}
-		t.Networks[i].Peers = slices.Clone(p)
+		set(&t.Networks[i], value)
 	}
 	if e := check(&t.Registration); e != nil {
 		return e

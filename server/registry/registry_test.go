@@ -382,3 +382,29 @@ func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
 		t.Errorf("held by a retired simulator: %v", err)
 	}
 }
+
+func TestOwnAddressesAreReplacedAndKept(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	reg := registration("a", 1)
+	register(t, r, reg)
+	n := reg.Networks[0]
+	other := n.Addresses[0].Prev()
+	if err := r.SetAddresses("a", api.Addresses{n.Name: {other}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Registry{r, open(t, dir)} {
+		got, _ := r.Lookup("a")
+		if !reflect.DeepEqual(got.Networks[0].Addresses, []netip.Addr{other}) || !reflect.DeepEqual(got.Networks[0].Subnets, n.Subnets) {
+			t.Errorf("%+v", got.Networks[0])
+		}
+	}
+	for name, a := range map[string]api.Addresses{"outside": {n.Name: {netip.MustParseAddr("192.0.2.1")}}, "no such network": {"x": {other}}, "none": {n.Name: {}}} {
+		if err := r.SetAddresses("a", a); codeOf(err) != api.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.SetAddresses("b", api.Addresses{}); codeOf(err) != api.CodeNotFound {
+		t.Errorf("unknown trajectory: %v", err)
+	}
+}
