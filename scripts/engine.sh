@@ -90,7 +90,7 @@ fi
 
 [ "$(id -u)" = 0 ] || die "an engine needs root"
 for tool in go docker docker-init unshare setsid ip iptables; do
-	command -v "$tool" >/dev/null 2>&1 || die "$tool is not installed" "apt-get install docker.io iproute2 iptables util-linux"
+	command -v "$tool" >/dev/null 2>&1 || die "$tool is not installed" "install Docker Engine, iproute2, iptables and util-linux from Debian's packages"
 done
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/ctis-engine-XXXXXX")

@@ -15,7 +15,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$1"; [ $# -lt 2 ] || say "hint: $2"; exit 1; }
 
 command -v go >/dev/null 2>&1 || die "Go is not installed" "install Go 1.26 or newer and put it on PATH"
-command -v docker >/dev/null 2>&1 || die "the docker command is not installed" "apt-get install docker.io (or Docker's own packages)"
+command -v docker >/dev/null 2>&1 || die "the docker command is not installed" "install Docker Engine from Debian's packages or from Docker's own"
 docker version --format '{{.Server.APIVersion}}' >/dev/null 2>&1 ||
 	die "the Docker engine does not answer" "start it (systemctl start docker), or set DOCKER_HOST"
 

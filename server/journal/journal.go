@@ -28,7 +28,7 @@ type Journal struct {
 	mu      sync.Mutex
 	file    file                // nil until the first line of this process
 	closed  bool                //
-	resting bool                // nobody writes to it for now: who follows it has seen all
+	resting bool                // nobody writes to it at present: who follows it has seen all
 	size    int64               // bytes of complete lines; nothing beyond counts
 	torn    bool                // bytes may stand beyond size
 	seq     uint64              // of the last record
