@@ -38,12 +38,25 @@ type bed struct {
 	bin      string
 }
 
-var binary = sync.OnceValues(func() (string, error) {
+// scratch holds what is built for the scenarios, until the last has ended.
+var scratch string
+
+func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "ctis-e2e-")
 	if err != nil {
-		return "", err
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	bin := filepath.Join(dir, "ctis")
+	scratch = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+var binary = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(scratch, "ctis")
 	cmd := exec.Command("go", "build", "-o", bin, "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
