@@ -42,7 +42,13 @@ func (a *app) ensureImage(ctx context.Context, ref string, detail func(string)) 
 		hash = o.Source.Hash
 	}
 	o.Choice = imagehash.Resolve(ref, env, skip, hash)
-	return simulator.EnsureImage(ctx, a.engine, o)
+	image, err := simulator.EnsureImage(ctx, a.engine, o)
+	if err == nil && image.Protocol == 0 {
+		// Found out before anything that runs is replaced by it.
+		return nil, &usageError{msg: fmt.Sprintf("image %q is no simulator: it has no label %s", image.Ref, simulator.LabelProtocol),
+			hint: "name an image that was built by ctis, or leave " + string(o.Choice.Origin) + " out"}
+	}
+	return image, err
 }
 
 // ensureSimulator makes sure that a simulator of that image runs.

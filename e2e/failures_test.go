@@ -146,6 +146,9 @@ func TestAnImageThatCannotBePulledIsExitOneAndNothingIsMade(t *testing.T) {
 			t.Errorf("says:\n%s", r.stderr)
 		}
 	}
+	if r := b.ctis("up", dir, "--id", b.id("x"), "--image", image(t, images.Agent())).must(t, 2); !strings.Contains(r.stderr, "is no simulator") {
+		t.Errorf("an image of something else: %s", r.stderr)
+	}
 	if made := b.docker("ps", "-aq", "--filter", "label=io.ctis.instance="+b.instance); made != "" {
 		t.Errorf("made: %s", made)
 	}
