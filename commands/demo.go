@@ -142,6 +142,7 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 			err := simulator.BuildProgram(ctx, a.engine, simulator.ProgramOptions{
 				Ref: ref, Dir: filepath.Join(dir, program),
 				Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: line.detail,
+				Cache:  a.cacheDir("programs"),
 				Labels: map[string]string{simulator.LabelInstance: a.instance},
 			})
 			if err != nil {
@@ -260,6 +261,19 @@ func copyDemo(demo fs.FS, dir string) error {
 		}
 		return os.WriteFile(to, content, 0o644)
 	})
+}
+
+// cacheDir is a directory of this user's for what can be made again; "" where
+// there is none.
+func (a *app) cacheDir(name string) string {
+	base := a.env["XDG_CACHE_HOME"]
+	if base == "" && a.env["HOME"] != "" {
+		base = filepath.Join(a.env["HOME"], ".cache")
+	}
+	if !filepath.IsAbs(base) {
+		return ""
+	}
+	return filepath.Join(base, "ctis", name)
 }
 
 func readDeeds(out []byte) ([]deed, error) {

@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -22,6 +24,7 @@ type ProgramOptions struct {
 	Dir     string // holds the program's main package, which imports only the standard library
 	Go      string // path of the go command
 	Environ []string
+	Cache   string // where compiled programs are kept for the next time; "" for nowhere
 	// Labels go onto the image, so that whoever made it finds it again.
 	Labels   map[string]string
 	Progress func(line string)
@@ -40,30 +43,9 @@ func BuildProgram(ctx context.Context, eng ImageEngine, o ProgramOptions) (err e
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "ctis-program-")
+	content, err := o.binary(ctx, arch)
 	if err != nil {
-		return fmt.Errorf("make a directory to build in: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary := filepath.Join(dir, "program")
-	files, err := filepath.Glob(filepath.Join(o.Dir, "*.go"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("there is no Go program in %q", o.Dir)
-	}
-	cmd := exec.CommandContext(ctx, o.Go, append([]string{"build", "-trimpath", "-ldflags", goLDFlags, "-o", binary}, files...)...)
-	cmd.Dir = o.Dir
-	cmd.Env = goEnv(o.Environ, "GO111MODULE=off", "GOOS=linux", "GOARCH="+arch)
-	out := &tail{each: o.Progress}
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return &ImageError{Op: "build", Ref: o.Ref, Lines: out.all(), Err: fmt.Errorf("go build: %w", err)}
-	}
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		return fmt.Errorf("read the compiled program: %w", err)
+		return err
 	}
 	var buildContext bytes.Buffer
 	tw := tar.NewWriter(&buildContext)
@@ -95,6 +77,72 @@ func BuildProgram(ctx context.Context, eng ImageEngine, o ProgramOptions) (err e
 		return &ImageError{Op: "build", Ref: o.Ref, Lines: lines, Err: err}
 	}
 	return nil
+}
+
+// binary compiles the program, or takes it from the cache: linking takes longer
+// than all the rest.
+func (o ProgramOptions) binary(ctx context.Context, arch string) (content []byte, err error) {
+	files, err := filepath.Glob(filepath.Join(o.Dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("there is no Go program in %q", o.Dir)
+	}
+	key := sha256.New()
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("read the program: %w", err)
+		}
+		fmt.Fprintf(key, "%s\x00%d\x00%s", filepath.Base(f), len(source), source)
+	}
+	kept := filepath.Join(o.Cache, fmt.Sprintf("%x-%s-%s", key.Sum(nil)[:8], runtime.Version(), arch))
+	if o.Cache != "" {
+		if content, err := os.ReadFile(kept); err == nil {
+			return content, nil
+		}
+	}
+	dir, err := os.MkdirTemp("", "ctis-program-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory to build in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	made := filepath.Join(dir, "program")
+	cmd := exec.CommandContext(ctx, o.Go, append([]string{"build", "-trimpath", "-ldflags", goLDFlags, "-o", made}, files...)...)
+	cmd.Dir = o.Dir
+	cmd.Env = goEnv(o.Environ, "GO111MODULE=off", "GOOS=linux", "GOARCH="+arch)
+	out := &tail{each: o.Progress}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &ImageError{Op: "build", Ref: o.Ref, Lines: out.all(), Err: fmt.Errorf("go build: %w", err)}
+	}
+	if content, err = os.ReadFile(made); err != nil {
+		return nil, fmt.Errorf("read the compiled program: %w", err)
+	}
+	if o.Cache != "" {
+		keep(kept, content)
+	}
+	return content, nil
+}
+
+// keep writes a file for the next time, whole or not at all. Where that does not
+// work the next time takes longer, and that is all.
+func keep(path string, content []byte) {
+	if os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "new-")
+	if err != nil {
+		return
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // a half one must not stay
+	}
 }
 
 // ImageRemover is an engine where images are removed.

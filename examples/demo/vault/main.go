@@ -3,9 +3,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -20,7 +24,12 @@ func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "vault") })
 	mux.HandleFunc("/secret", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "customers: 4,211; key: 7c1f-93aa") })
-	if err := http.ListenAndServe(":8080", mux); err != nil {
+	// The first process of a container is not ended by a signal it has no handler for.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	server := &http.Server{Addr: ":8080", Handler: mux}
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // it has nothing to finish
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		fmt.Fprintln(os.Stderr, "vault:", err)
 		os.Exit(1)
 	}
