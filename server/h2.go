@@ -65,6 +65,8 @@ func (f *framed) Close() error {
 		f.inMu.Unlock()
 		if f.unheard() {
 			f.server.later(settle, f.sweep)
+		} else {
+			f.sweep() // nothing to record; what the streams took is given back
 		}
 	})
 	return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/wire"
@@ -192,5 +193,60 @@ func TestBodyThatDiffersFromItsLengthOnHTTP2IsMalformed(t *testing.T) {
 		if r := records[i]; r.Kind != api.KindMalformed || r.Request.Body.Content != q.body || r.Error == "" {
 			t.Errorf("%s: %+v %+v", q.name, r, r.Request)
 		}
+	}
+}
+
+// TestHTTP2StreamAfterGOAWAYIsServed: the client's GOAWAY is about streams of the
+// server, which opens none.
+func TestHTTP2StreamAfterGOAWAYIsServed(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	c := w.h2("a.example")
+	c.send(wire.AppendGoAway(nil, 0, 0))
+	if a := c.answer(c.request(requestFields("GET", "/webhook/x"), true)); a.status() != "200" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestHTTP2StreamNumberCostsNothing: the work at the end of a connection is that of
+// its streams, not of the numbers the client gave them.
+func TestHTTP2StreamNumberCostsNothing(t *testing.T) {
+	f := &framed{streams: streams{byID: map[uint32]*stream{1: {entered: true}, 1<<31 - 1: {entered: true}}, last: 1<<31 - 1}}
+	f.link = &link{tenant: &tenant{}}
+	done := make(chan struct{})
+	go func() { f.sweep(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second): // a thousand million looks take longer
+		t.Fatal("sweeping two streams does not end")
+	}
+	if len(f.byID) != 0 {
+		t.Errorf("left: %v", f.byID)
+	}
+}
+
+// TestHTTP2HeadsOfATrajectoryAreBounded: few bytes can stand for long heads, so
+// what is open at once is bounded over all connections, and given back with them.
+func TestHTTP2HeadsOfATrajectoryAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	n := w.server.routes.Load().tenants["t2"]
+	n.heads.Store(h2Heads - 1000)
+	c := w.h2("a.example")
+	id := c.request(requestFields("POST", "/webhook/long", "x", strings.Repeat("y", 2000)), false)
+	if a := c.answer(id); a.reset != wire.RefusedStream {
+		t.Errorf("%+v", a)
+	}
+	if a := c.answer(c.request(requestFields("GET", "/webhook/short"), true)); a.status() != "200" {
+		t.Errorf("%+v", a)
+	}
+	c.request(requestFields("POST", "/webhook/open"), false)
+	_ = c.Close()
+	w.await("t2", 3)
+	for deadline := time.Now().Add(10 * time.Second); n.heads.Load() != h2Heads-1000; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are not given back", n.heads.Load()-h2Heads+1000)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

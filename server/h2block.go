@@ -133,16 +133,19 @@ func (f *framed) open(fields [][2]string, cut bool) {
 		refusal = &wire.Refusal{Status: wire.StatusHeaderTooLarge, Reason: "header is longer than is collected"}
 		raw = b.bytes
 	}
+	size := fieldsSize(fields)
 	f.mu.Lock()
 	f.last = b.stream
 	crowded := f.active >= h2Streams
 	f.mu.Unlock()
-	if crowded {
+	// A few bytes can stand for a long head (RFC 7541 §7), so what is open at once is bounded too.
+	if f.tenant.heads.Add(size) > h2Heads || crowded {
+		f.tenant.heads.Add(-size)
 		f.refuseCrowded(b.stream, head, b.begun)
 		f.inject(wire.AppendCode(nil, wire.FrameRSTStream, b.stream, wire.RefusedStream), false)
 		return
 	}
-	s := &stream{bodied: !b.ended, sent: b.ended, left: declared}
+	s := &stream{bodied: !b.ended, sent: b.ended, left: declared, size: size}
 	if refusal != nil {
 		s.refused, s.left = f.refuse(b.stream, head, raw, refusal, b.begun), -1
 	} else {
@@ -159,6 +162,14 @@ func (f *framed) open(fields [][2]string, cut bool) {
 	f.active++
 	f.mu.Unlock()
 	f.pass(s, head, fields)
+}
+
+// fieldsSize is what fields take in memory, as HPACK counts it (RFC 7541 §4.1).
+func fieldsSize(fields [][2]string) (n int64) {
+	for _, f := range fields {
+		n += int64(len(f[0]) + len(f[1]) + 32)
+	}
+	return n
 }
 
 // pass encodes a request for net/http. What stands for a refused one has the

@@ -270,6 +270,8 @@ func (f *framed) whole(payload []byte) {
 		return
 	case wire.FramePriority:
 		return // means nothing any more (RFC 9113 §5.3.2)
+	case wire.FrameGoAway:
+		return // we open no streams, and the client may go on opening some (RFC 9113 §6.8); net/http would not serve them
 	case wire.FrameRSTStream, wire.FrameWindowUpdate:
 		s, idle := f.stream(h.Stream)
 		if h.Stream == 0 && h.Type == wire.FrameWindowUpdate {

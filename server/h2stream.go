@@ -1,7 +1,9 @@
 package server
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/linuxarena/ctis/server/wire"
@@ -25,6 +27,7 @@ type stream struct {
 	closed   bool            // counted out of active
 	bodied   bool            // a body follows the head
 	left     int64           // of the declared body; -1 without one
+	size     int64           // of the fields of its head, as [fieldsSize] counts
 }
 
 // maxUnheard bounds the requests of a connection that are kept for a handler
@@ -92,6 +95,14 @@ func (f *framed) tidy(id uint32, s *stream) {
 		f.active--
 	}
 	if s.closed && (s.entered || s.refused != nil) {
+		f.forget(id)
+	}
+}
+
+// forget lets go of a stream and of what its head took. f.mu is held.
+func (f *framed) forget(id uint32) {
+	if s := f.byID[id]; s != nil {
+		f.tenant.heads.Add(-s.size)
 		delete(f.byID, id)
 	}
 }
@@ -134,7 +145,7 @@ func (f *framed) clientReset(id uint32) {
 			}
 		}
 		lost = f.byID[oldest]
-		delete(f.byID, oldest)
+		f.forget(oldest)
 	}
 	f.mu.Unlock()
 	f.noteUnheard(lost, "client reset the stream before it was served")
@@ -151,7 +162,7 @@ func (f *framed) serverReset(id, code uint32) {
 		if s.entered || s.refused != nil {
 			s = nil
 		} else {
-			delete(f.byID, id)
+			f.forget(id)
 		}
 	}
 	f.mu.Unlock()
@@ -174,12 +185,11 @@ func (f *framed) unheard() bool {
 func (f *framed) sweep() {
 	var lost []*stream
 	f.mu.Lock()
-	for id := uint32(1); id <= f.last && len(f.byID) > 0; id += 2 { // in their order
-		s := f.byID[id]
-		if s != nil && !s.entered && s.refused == nil {
+	for _, id := range slices.Sorted(maps.Keys(f.byID)) {
+		if s := f.byID[id]; !s.entered && s.refused == nil {
 			lost = append(lost, s)
 		}
-		delete(f.byID, id)
+		f.forget(id)
 	}
 	f.mu.Unlock()
 	for _, s := range lost {

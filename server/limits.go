@@ -25,6 +25,7 @@ const (
 	rawLimit      = 8 << 10   // bytes of what could not be parsed that a record keeps
 	rawHeadLimit  = 64 << 10  // the same for a request head: it may be long because of what it carries away
 	holdLimit     = 64 << 10  // a response up to this size is held until its record is complete
+	h2Heads       = 64 << 20  // bytes of the heads of all open HTTP/2 streams of a trajectory
 	h2Streams     = 128       // concurrent streams of an HTTP/2 connection, as nginx
 	h2Window      = 64 << 10  // bytes a stream may send unread, as nginx
 	h2ConnWindow  = 64 << 20  // the same for a connection, as net/http counts: more than its streams can fill

@@ -21,6 +21,7 @@ type tenant struct {
 	hosts   map[string]*api.Persona // by normalised host
 	tls     *tls.Config
 	peers   atomic.Pointer[map[netip.Addr]string] // service by address
+	heads   atomic.Int64                          // bytes of the heads of open HTTP/2 streams
 
 	mu       sync.Mutex
 	gone     bool
