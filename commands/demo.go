@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/simulator"
@@ -137,18 +138,23 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 		}()
 	}
 	err = s.do(ctx, "Building the demonstration's programs", func(ctx context.Context, line *uiStep) (string, error) {
+		var builds errgroup.Group
 		for _, program := range demoPrograms {
 			ref := demoRef(a.instance, program)
-			err := simulator.BuildProgram(ctx, a.engine, simulator.ProgramOptions{
-				Ref: ref, Dir: filepath.Join(dir, program),
-				Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: line.detail,
-				Cache:  a.cacheDir("programs"),
-				Labels: map[string]string{simulator.LabelInstance: a.instance},
+			builds.Go(func() error {
+				return simulator.BuildProgram(ctx, a.engine, simulator.ProgramOptions{
+					Ref: ref, Dir: filepath.Join(dir, program),
+					Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: line.detail,
+					Cache:  a.cacheDir("programs"),
+					Labels: map[string]string{simulator.LabelInstance: a.instance},
+				})
 			})
-			if err != nil {
-				return "", err
-			}
-			a.setting.Environ = append(a.setting.Environ, "CTIS_DEMO_"+strings.ToUpper(program)+"="+ref)
+		}
+		if err := builds.Wait(); err != nil {
+			return "", err
+		}
+		for _, program := range demoPrograms {
+			a.setting.Environ = append(a.setting.Environ, "CTIS_DEMO_"+strings.ToUpper(program)+"="+demoRef(a.instance, program))
 		}
 		return "", nil
 	})

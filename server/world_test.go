@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -197,16 +198,22 @@ func (w *world) await(id string, n int) []api.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var list []api.Record
-	_ = w.admin.Journal(ctx, id, api.JournalQuery{Follow: true}, func(line []byte) error {
-		var r api.Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return err
-		}
-		if list = append(list, r); len(list) >= n {
-			return io.EOF
-		}
-		return nil
-	})
+	follow := func() error {
+		return w.admin.Journal(ctx, id, api.JournalQuery{Follow: true}, func(line []byte) error {
+			var r api.Record
+			if err := json.Unmarshal(line, &r); err != nil {
+				return err
+			}
+			if list = append(list, r); len(list) >= n {
+				return io.EOF
+			}
+			return nil
+		})
+	}
+	var absent *api.Error
+	for errors.As(follow(), &absent) && ctx.Err() == nil { // the first record makes the journal
+		time.Sleep(5 * time.Millisecond)
+	}
 	if len(list) < n {
 		w.t.Fatalf("journal of %s has %d records, want %d: %+v", id, len(list), n, list)
 	}
