@@ -346,7 +346,7 @@ func (a *app) showDemo(deeds []deed, records []api.Record) (bool, error) {
 			ok = ok && d.Error == ""
 		}
 		all = all && ok
-		mark, sent, got := "✔", "", "no answer"
+		mark, sent, got := "✔", "", "none"
 		if !ok {
 			mark = "✘"
 			a.ui.warn(fmt.Sprintf("%s: wanted %d and kind %s, got %d (%s) and kind %s", want.deed, want.status, want.kind, d.Status, d.Error, r.Kind))
@@ -368,7 +368,7 @@ func (a *app) showDemo(deeds []deed, records []api.Record) (bool, error) {
 	if err := w.Flush(); err != nil {
 		return all, err
 	}
-	if err := a.table([]string{"", "THE AGENT TRIED TO", "METHOD", "URL", "SENT", "GOT", "JOURNAL SAYS", "SEQ"}, rows, 3); err != nil {
+	if err := a.table([]string{"", "THE AGENT TRIED TO", "METHOD", "URL", "SENT", "GOT", "KIND", "SEQ"}, rows, 3); err != nil {
 		return all, err
 	}
 	verdict := "every row as expected"

@@ -34,11 +34,11 @@ func (s *Server) handshake(l *link) {
 		s.misplaced(l, raw)
 		return
 	default:
+		s.noteRefused(l, api.KindMalformed, err.Error(), raw, start)
 		var refusal *wire.Refusal
 		if errors.As(err, &refusal) {
 			_, _ = l.socket.Write(alertDecodeError) // the connection ends either way
 		}
-		s.noteRefused(l, api.KindMalformed, err.Error(), raw, start)
 		_ = l.Close() // nothing more is said
 		return
 	}
@@ -49,10 +49,16 @@ func (s *Server) handshake(l *link) {
 	} else {
 		l.persona = l.tenant.first
 	}
-	c := tls.Server(&replay{Conn: l.socket, head: raw}, l.tenant.tls)
+	held := &withheld{replay: replay{Conn: l.socket, head: raw}}
+	c := tls.Server(held, l.tenant.tls)
 	if err := c.HandshakeContext(context.Background()); err != nil {
 		s.noteRefused(l, api.KindRefused, handshakeError(err, hello, l.persona), raw, start)
-		_ = l.Close() // crypto/tls has sent its alert
+		_ = held.release() // the connection ends either way
+		_ = l.Close()      // nothing more is said
+		return
+	}
+	if err := held.release(); err != nil {
+		_ = l.Close() // the peer is gone
 		return
 	}
 	if err := l.socket.SetDeadline(time.Time{}); err != nil {
@@ -141,6 +147,36 @@ func (r *replay) CloseWrite() error {
 		return c.CloseWrite()
 	}
 	return nil
+}
+
+// withheld keeps back what crypto/tls writes to end a handshake, so that a record is
+// in the journal before its peer can see the refusal. What is kept begins with an
+// alert record, plain (type 21) or sealed as TLS 1.3 does (type 23); the server's own
+// flight begins with a handshake record, so no handshake waits for what is kept but
+// its end.
+type withheld struct {
+	replay
+	released bool
+	kept     []byte
+}
+
+func (h *withheld) Write(p []byte) (int, error) {
+	if !h.released && len(p) > 0 && (p[0] == 21 || p[0] == 23) {
+		h.kept = append(h.kept, p...)
+		return len(p), nil
+	}
+	return h.Conn.Write(p)
+}
+
+// release sends what was kept, and from now on everything at once.
+func (h *withheld) release() error {
+	h.released = true
+	if len(h.kept) == 0 {
+		return nil
+	}
+	_, err := h.Conn.Write(h.kept)
+	h.kept = nil
+	return err
 }
 
 func (s *Server) noteRefused(l *link, kind, reason string, raw []byte, start time.Time) {

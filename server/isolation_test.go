@@ -391,3 +391,36 @@ func TestBodyThatCannotBeKeptIsNotAcknowledged(t *testing.T) {
 		t.Errorf("recorded %+v", last)
 	}
 }
+
+// TestFailedHandshakeIsRecordedBeforeItsAlert: whoever has seen the alert finds the
+// record, whatever happens to the process next.
+func TestFailedHandshakeIsRecordedBeforeItsAlert(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	client, far := net.Pipe()
+	socket := &watched{Conn: far, before: func() int {
+		b, _ := os.ReadFile(filepath.Join(w.state, "journal", "t2", "journal.jsonl")) // absent: no line
+		return bytes.Count(b, []byte("\n"))
+	}}
+	l := &link{Conn: socket, socket: socket, server: w.server, tenant: w.server.routes.Load().tenants["t2"], ip: "127.1.2.5"}
+	go w.server.handshake(l)
+	err := tls.Client(client, &tls.Config{ServerName: "nobody.example", RootCAs: w.roots}).Handshake()
+	if err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+		t.Fatalf("the handshake ended with %v", err)
+	}
+	if len(socket.lines) != 1 || socket.lines[0] != 1 {
+		t.Errorf("lines in the journal at each write: %v, not [1]", socket.lines)
+	}
+}
+
+// watched notes how much is in the journal before each write.
+type watched struct {
+	net.Conn
+	before func() int
+	lines  []int
+}
+
+func (c *watched) Write(p []byte) (int, error) {
+	c.lines = append(c.lines, c.before())
+	return c.Conn.Write(p)
+}
