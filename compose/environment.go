@@ -67,10 +67,18 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 			return nil, ps
 		}
 	}
+	if undeclared(dir, file) {
+		return nil, surveyProblems(ctx, o, dir, file)
+	}
 	content, ok := readConfig(o.Dir, file, &ps)
 	if !ok {
 		return nil, ps
 	}
+	return loadDeclared(ctx, o, dir, file, content)
+}
+
+// loadDeclared is Load with the content of a ctis.toml.
+func loadDeclared(ctx context.Context, o Options, dir, file string, content []byte) (*Environment, Problems) {
 	config, ps := ParseConfig(file, content)
 	if config == nil {
 		return nil, ps
@@ -103,7 +111,7 @@ func readConfig(dir, file string, ps *Problems) ([]byte, bool) {
 		ps.refused(file, place{File: file}, refused)
 	case os.IsNotExist(err):
 		ps.errorf(place{File: file}, "there is no %s, so this directory is no environment", ConfigFile).
-			hint("name the directory that has one; its smallest content is: network = \"default\"")
+			hint("name the directory that has one, or add a Compose file here and let ctis init write one")
 	default:
 		ps.errorf(place{File: file}, "cannot be read: %s", reason(err))
 	}
@@ -127,7 +135,18 @@ func (l *environmentLoad) shown(path string) string {
 	return path
 }
 
-func (l *environmentLoad) load(ctx context.Context) *Environment {
+// composed is the Compose half of an environment: resolved, and not yet held
+// against what ctis.toml says of it.
+type composed struct {
+	model   *model
+	id      string
+	vars    types.Mapping
+	sources sources
+	project *types.Project
+}
+
+// compose resolves the Compose project; nil where the problems say why it cannot be.
+func (l *environmentLoad) compose(ctx context.Context) *composed {
 	m, ps := newModel(l.o, l.dir, l.config, l.shown)
 	l.problems = append(l.problems, ps...)
 	if m == nil {
@@ -168,8 +187,17 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 			return nil
 		}
 	}
+	return &composed{model: m, id: id, vars: vars, sources: src, project: project}
+}
+
+func (l *environmentLoad) load(ctx context.Context) *Environment {
+	p := l.compose(ctx)
+	if p == nil {
+		return nil
+	}
+	m, project := p.model, p.project
 	other := l.other(ctx, m)
-	c := checker{config: l.config, dir: l.dir, id: id, project: project, other: other, sources: src, model: m, vars: vars, problems: &l.problems}
+	c := checker{config: l.config, dir: l.dir, id: p.id, project: project, other: other, sources: p.sources, model: m, vars: p.vars, problems: &l.problems}
 	c.check()
 	if l.problems.HasErrors() {
 		return nil
