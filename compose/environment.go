@@ -48,6 +48,8 @@ type Environment struct {
 	// personas. The same environment has the same value under every project
 	// name; any change that would make another container or persona changes it.
 	Settings string
+
+	inherit []string // see [Invocation]
 }
 
 // Load reads and checks an environment (SPEC §3). It needs no engine and
@@ -212,7 +214,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
 		DefaultService: c.defaultService, Network: l.config.Network,
-		Settings: digest,
+		Settings: digest, inherit: m.mentioned(p.sources, project),
 	}
 }
 
