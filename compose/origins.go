@@ -194,7 +194,7 @@ type originsFinder struct {
 func (f *originsFinder) use(vars types.Mapping, levels [][]string, u use) {
 	value, set := vars[u.name]
 	sources := f.locate(u.name, levels)
-	got := Variable{Name: u.name, Source: sources[0], Over: sources[1:]}
+	got := Variable{Name: u.name, Source: sources[0], Over: slices.Clone(sources[1:])}
 	if set {
 		got.Value = &value
 	}
@@ -206,7 +206,7 @@ func (f *originsFinder) use(vars types.Mapping, levels [][]string, u use) {
 		}
 		got.Value, got.Source, got.Over = &text, Source{FromDefault, u.at.File, u.at.Line, u.at.Column}, nil
 		if set { // and empty
-			got.Over = sources
+			got.Over = slices.Clone(sources)
 		}
 		key = u.name + "\x00default\x00" + u.argument
 	}
@@ -216,6 +216,11 @@ func (f *originsFinder) use(vars types.Mapping, levels [][]string, u use) {
 		v = &got
 		f.found[key] = v
 		f.order = append(f.order, v)
+	}
+	for _, s := range got.Over {
+		if !slices.Contains(v.Over, s) { // an include has env files of its own
+			v.Over = append(v.Over, s)
+		}
 	}
 	how := cmp.Or(u.passed, "interpolation")
 	one := VariableUse{File: u.at.File, Line: u.at.Line, Column: u.at.Column, How: how, Required: strings.HasSuffix(u.operator, "?")}

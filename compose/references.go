@@ -29,8 +29,9 @@ func referencesIn(text string) []substitution {
 				return all // malformed: the loader says so
 			}
 			n := nameLength(inner)
-			if r := (substitution{name: inner[:n]}); n > 0 {
-				r.operator, r.argument = operatorOf(inner[n:])
+			r := substitution{name: inner[:n]}
+			r.operator, r.argument = operatorOf(inner[n:])
+			if n > 0 && (r.operator != "" || n == len(inner)) {
 				all = append(append(all, r), referencesIn(r.argument)...)
 			}
 			i += len(inner) + 1
