@@ -88,7 +88,9 @@ func (a *app) runConfig(ctx context.Context, o configOptions) error {
 		c := configVariable{Name: v.Name, Set: v.Value != nil, From: v.Source, Over: append([]compose.Source{}, v.Over...), Uses: v.Uses}
 		if v.Value != nil {
 			c.Empty = *v.Value == ""
-			if c.Masked = !c.Empty && v.Source.Kind != compose.FromCtis && (v.Secret || !o.showValues); !c.Masked {
+			c.Masked = !c.Empty && v.Source.Kind != compose.FromCtis && (v.Secret || !o.showValues)
+			// The id is not known before there is a trajectory.
+			if !c.Masked && (v.Source.Kind != compose.FromCtis || o.id != "") {
 				c.Value = v.Value
 			}
 		}

@@ -15,8 +15,8 @@ import (
 // where it comes from.
 type Origins struct {
 	Dir        string `json:"environment"`
-	Config     string `json:"config"` // ctis.toml; "": there is none
-	Project    string `json:"project"`
+	Config     string `json:"config"`  // ctis.toml; "": there is none
+	Project    string `json:"project"` // "": not known yet
 	ProjectDir string `json:"project_directory"`
 
 	Files    []string `json:"files"`
@@ -61,7 +61,7 @@ const (
 type Variable struct {
 	Name   string
 	Value  *string // nil: unset
-	Secret bool    // ctis.toml declares it as a key
+	Secret bool    // ctis.toml declares it as a key, or a key is in its value
 	Source Source
 	Over   []Source // what else would set it, and does not win
 	Uses   []VariableUse
@@ -94,7 +94,7 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 			return nil, ps
 		}
 	}
-	r := &Origins{Dir: dir, Config: file, Project: cmp.Or(o.ID, placeholderID)}
+	r := &Origins{Dir: dir, Config: file, Project: o.ID}
 	var config *Config
 	var content []byte
 	if undeclared(dir, file) {
@@ -119,7 +119,7 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 		return nil, ps
 	}
 	f := originsFinder{model: m, files: map[string][]assigned{}, environ: environMapping(m.environ), found: map[string]*Variable{}, secrets: keyVariables(content)}
-	vars, err := m.variables(r.Project)
+	vars, err := m.variables(cmp.Or(o.ID, placeholderID))
 	if err != nil {
 		ps.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
 		return nil, ps
@@ -138,6 +138,7 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 		f.envFileUses(visit)
 	}
 	f.configUses(config, vars)
+	f.spread(vars)
 	r.fill(m, o, &f)
 	r.ignored(o.Environ, m.mentioned(v.found, &types.Project{}))
 	return r, nil
@@ -294,6 +295,17 @@ func (f *originsFinder) configUses(c *Config, vars types.Mapping) {
 		at := f.secrets[name]
 		at.File = c.index.file
 		f.use(vars, levels, use{substitution: substitution{name: name, operator: ":?"}, passed: "api_key_env", at: at})
+	}
+}
+
+// spread marks the variables that a key's value has come into.
+func (f *originsFinder) spread(vars types.Mapping) {
+	for _, v := range f.order {
+		for name := range f.secrets {
+			if key := vars[name]; key != "" && v.Value != nil && strings.Contains(*v.Value, key) {
+				v.Secret = true
+			}
+		}
 	}
 }
 
