@@ -24,8 +24,11 @@ func (r *configReader) action(table map[string]any, path []string, rule *Rule, o
 	if respond, ok := r.table(table, below(path, "respond")...); ok {
 		rule.Respond = r.respond(respond, below(path, "respond"), rule, on)
 	}
+	// A key that is there and wrong is reported already, and shows what was meant.
 	_, responds := table["respond"]
 	_, faults := table["fault"]
+	_, passes := table["pass"].(bool)
+	passes = rule.Pass || table["pass"] != nil && !passes
 	truncates := rule.Fault == api.FaultTruncate
 	switch {
 	case responds && rule.Pass:
@@ -39,7 +42,7 @@ func (r *configReader) action(table map[string]any, path []string, rule *Rule, o
 	case truncates && !responds && !rule.Pass:
 		r.problems.errorf(r.index.value(below(path, "fault")...), "fault %q has no response to cut", rule.Fault).
 			hint("add respond, or pass = true to cut what the host answers")
-	case !responds && !faults && !rule.Pass:
+	case !responds && !faults && !passes:
 		r.problems.errorf(r.index.value(path...), "%s does nothing", keyName(path)).
 			hint("add respond, fault or pass = true")
 	}
@@ -85,7 +88,7 @@ func (r *configReader) respond(table map[string]any, path []string, rule *Rule, 
 	r.respondBody(table, path, res, rule)
 	if res.Template {
 		for _, h := range res.Headers {
-			r.template(h[1], r.index.value(below(path, "headers")...), "header "+h[0])
+			r.template(h[1], r.index.value(below(path, "headers", h[0])...), "header "+h[0])
 		}
 	}
 	return res
@@ -185,7 +188,7 @@ func (r *configReader) respondBody(table map[string]any, path []string, res *api
 	}
 	if v, ok := table["json"]; ok {
 		if body, ok := r.json(v, below(path, "json")); ok {
-			res.Body = body
+			res.Body, res.JSON = body, true
 			if !slices.ContainsFunc(res.Headers, func(h [2]string) bool { return strings.EqualFold(h[0], "Content-Type") }) {
 				res.Headers = append(res.Headers, [2]string{"Content-Type", "application/json"})
 			}
@@ -194,11 +197,29 @@ func (r *configReader) respondBody(table map[string]any, path []string, res *api
 	if s, ok := r.text(table, below(path, "body_file")...); ok {
 		rule.bodyFile = s
 	}
-	if res.Template {
-		for _, key := range given {
-			if key != "body_file" {
-				r.template(string(res.Body), r.index.value(below(path, key)...), key)
-			}
+	switch _, hasJSON := table["json"]; {
+	case !res.Template:
+	case hasJSON:
+		r.jsonTemplates(table["json"], below(path, "json"))
+	default:
+		r.template(string(res.Body), r.index.value(below(path, "body")...), "body")
+	}
+}
+
+// jsonTemplates checks the strings of a JSON body, each of which is a template
+// for itself: so what it puts in is encoded and cannot break the JSON.
+func (r *configReader) jsonTemplates(v any, path []string) {
+	switch v := v.(type) {
+	case string:
+		r.template(v, r.index.value(path...), "this string")
+	case map[string]any:
+		for _, name := range r.ordered(v, path) {
+			r.jsonTemplates(v[name], below(path, name))
+		}
+	case []any, []map[string]any:
+		list, _ := elements(v)
+		for i, e := range list {
+			r.jsonTemplates(e, below(path, elem(i)))
 		}
 	}
 }

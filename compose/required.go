@@ -63,8 +63,8 @@ func (c *checker) heldKeys() {
 				continue
 			}
 			if name, held := names[*v]; held {
-				p := c.problems.warnf(c.sources.at("services", service, "environment", variable), "service %q is given the real API key of %s, by its variable %s", service, name, variable)
-				p.hint("agents need no key: the upstream proxy puts the real one in; give the service any other value")
+				c.problems.warnf(c.sources.at("services", service, "environment", variable), "service %q has the real API key, that of %s, in its variable %s", service, name, variable).
+					hint("agents need no key: the upstream proxy puts the real one in; give the service any other value")
 			}
 		}
 	}

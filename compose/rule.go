@@ -57,6 +57,7 @@ func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []
 		r.problems.errorf(r.index.value(below(path, elem(maxRules))...), "%s has %d rules; %d are allowed", keyName(path), len(list), maxRules)
 		return nil
 	}
+	before := len(*r.problems)
 	var rules []Rule
 	for i, v := range list {
 		at := below(path, elem(i))
@@ -67,7 +68,9 @@ func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []
 		}
 		rules = append(rules, r.rule(table, at, on))
 	}
-	r.neverFire(rules, len(list))
+	if !(*r.problems)[before:].HasErrors() { // or it would not be known what they match
+		r.neverFire(rules)
+	}
 	return rules
 }
 
@@ -257,14 +260,14 @@ func shortDuration(d time.Duration) string {
 }
 
 // neverFire warns of rules that no request can reach, and of states that nothing
-// leads to. declared is how many there are with those that could not be read.
-func (r *configReader) neverFire(rules []Rule, declared int) {
+// leads to.
+func (r *configReader) neverFire(rules []Rule) {
 	states := []string{api.InitialState}
 	for _, rule := range rules {
 		states = append(states, rule.SetState)
 	}
 	for i, rule := range rules {
-		if rule.State != "" && !slices.Contains(states, rule.State) && len(rules) == declared {
+		if rule.State != "" && !slices.Contains(states, rule.State) {
 			r.problems.warnf(r.index.value(below(rule.path, "state")...), "no rule of this host sets the state %q, so this rule never fires", rule.State).
 				didYouMean(rule.State, states)
 		}

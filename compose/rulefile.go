@@ -51,7 +51,7 @@ func (l *environmentLoad) bodyFile(rule *Rule) {
 	fi, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
-		l.problems.errorf(at, "body_file %q does not exist", name).didYouMean(filepath.Base(name), siblings(path))
+		l.problems.errorf(at, "body_file %q does not exist", name).didYouMean(name, siblings(l.dir, name))
 		return
 	case err == nil && fi.IsDir():
 		l.problems.errorf(at, "body_file %q is a directory", name)
@@ -88,15 +88,15 @@ func (l *environmentLoad) bodyFile(rule *Rule) {
 	}
 }
 
-// siblings are the names in the directory that a path is in.
-func siblings(path string) []string {
-	entries, err := os.ReadDir(filepath.Dir(path))
+// siblings are the files beside name, written as name is.
+func siblings(dir, name string) []string {
+	entries, err := os.ReadDir(filepath.Join(dir, filepath.Dir(name)))
 	if err != nil {
 		return nil
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		names = append(names, filepath.Join(filepath.Dir(name), e.Name()))
 	}
 	return names
 }

@@ -25,6 +25,7 @@ func (r *configReader) bodyJSON(parent map[string]any, path []string) []api.JSON
 	var values []api.JSONValue
 	seen := map[string]bool{}
 	var walk func(table map[string]any, path []string, pointer string)
+	top := path
 	walk = func(table map[string]any, path []string, pointer string) {
 		for _, name := range r.ordered(table, path) {
 			at := below(path, name)
@@ -44,7 +45,7 @@ func (r *configReader) bodyJSON(parent map[string]any, path []string) []api.JSON
 				continue
 			}
 			if seen[p] {
-				r.problems.errorf(r.index.key(at...), "%q stands twice in %s", p, keyName(below(path)))
+				r.problems.errorf(r.index.key(at...), "%q stands twice in %s", p, keyName(top))
 			}
 			seen[p] = true
 			values = append(values, api.JSONValue{Pointer: p, Value: value})

@@ -56,6 +56,8 @@ func (r *configReader) assetsEndpoint(c *Config) {
 	}
 }
 
+const tmpfsWhy = "it is empty when the container starts, so there is nothing to copy"
+
 // mount is a place in a container that is not the container's own.
 type mount struct {
 	target string // absolute and clean
@@ -85,6 +87,9 @@ func (c *checker) seedMounts() {
 			relation = fmt.Sprintf("is in %q,", m.target)
 		case strings.HasPrefix(m.target, dir+"/"):
 			relation = fmt.Sprintf("has in it %q,", m.target)
+			if m.why == tmpfsWhy {
+				m.why = "a mount cannot be deleted"
+			}
 		default:
 			continue
 		}
@@ -132,14 +137,14 @@ func (c *checker) mounts(name string, from []string) (all []mount, unknown []str
 			}
 			add(v.Target, what, "deleting it would reach whoever else has the volume")
 		case types.VolumeTypeTmpfs:
-			add(v.Target, "a tmpfs", "it is empty when the container starts, so there is nothing to copy")
+			add(v.Target, "a tmpfs", tmpfsWhy)
 		default:
 			add(v.Target, fmt.Sprintf("a mount of type %q", v.Type), "it cannot be deleted")
 		}
 	}
 	for _, t := range s.Tmpfs {
 		target, _, _ := strings.Cut(t, ":")
-		add(target, "a tmpfs", "it is empty when the container starts, so there is nothing to copy")
+		add(target, "a tmpfs", tmpfsWhy)
 	}
 	if len(from) > 0 { // volumes_from takes over volumes and binds alone
 		all = slices.DeleteFunc(all, func(m mount) bool { return strings.HasPrefix(m.what, "a tmpfs") })

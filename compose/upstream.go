@@ -71,6 +71,10 @@ func (r *configReader) provider(name string, path []string) (api.Provider, bool)
 	if ok {
 		return p, true
 	}
+	if name == "" {
+		r.problems.errorf(r.index.value(path...), "%s is empty", keyName(path))
+		return p, false
+	}
 	q := r.problems.errorf(r.index.value(path...), "%q is not a built-in provider", name)
 	near, found := Nearest(name, api.ProviderNames())
 	host, err := ParseUpstreamHost(name)
@@ -162,6 +166,15 @@ func (r *configReader) authentication(table map[string]any, path []string, u *Up
 	}
 }
 
+// inWords joins words as a sentence does.
+func inWords(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
 func isAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
@@ -178,7 +191,7 @@ func (r *configReader) builtinHost(table map[string]any, u Upstream) {
 		if _, has := table[fields[0]]; has {
 			at = r.index.value(below(u.path, fields[0])...)
 		}
-		r.problems.errorf(at, "host %q is the built-in provider %q with another %s", u.Host, p.Name, strings.Join(fields, " and ")).
+		r.problems.errorf(at, "host %q is the built-in provider %q with another %s", u.Host, p.Name, inWords(fields)).
 			hint("write %q instead of the table; its key comes from %s", p.Name, p.KeyEnv)
 	}
 }
@@ -199,7 +212,7 @@ func (r *configReader) repeatedUpstreams(c *Config) {
 		case len(fields) == 0:
 			r.problems.errorf(r.index.value(u.path...), "upstream %q is declared twice, first in line %d", u.Host, line)
 		default:
-			r.problems.errorf(r.index.value(u.path...), "upstream %q is declared twice with a different %s, first in line %d", u.Host, strings.Join(fields, " and "), line)
+			r.problems.errorf(r.index.value(u.path...), "upstream %q is declared twice with a different %s, first in line %d", u.Host, inWords(fields), line)
 		}
 	}
 }
@@ -232,9 +245,12 @@ func ParseUpstreamHost(s string) (UpstreamHost, error) {
 			return none, fmt.Errorf("host %q has a user name; keys are given by api_key_env alone", printableHost(s))
 		}
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-			return none, fmt.Errorf("host %q has a path; write %q: agents choose the path", s, scheme+"://"+rest[:i])
+			return none, fmt.Errorf("host %q has a path or query; write %q: agents choose the rest", s, scheme+"://"+rest[:i])
 		}
-		if name, port, ok := strings.Cut(rest, ":"); ok && !strings.HasPrefix(rest, "[") && !strings.Contains(port, ":") {
+		if strings.HasPrefix(rest, "[") {
+			return none, fmt.Errorf("host %q is an address, not a name", s)
+		}
+		if name, port, ok := strings.Cut(rest, ":"); ok {
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
 				return none, fmt.Errorf("host %q has %q as its port; it must be a number from 1 to 65535", s, port)

@@ -65,8 +65,11 @@ type RuleResponse struct {
 	// without Content-Type gets the one of this name, else text/plain.
 	File string `json:"file,omitempty"`
 	// Template says that the body and the values of headers are Go templates
-	// over the request, with the functions of [TemplateFuncs].
+	// over the request, with the functions of [TemplateFuncs]. Where JSON is set
+	// the body is JSON, and each string in it but the names is a template of its
+	// own, whose output is encoded again.
 	Template bool `json:"template,omitempty"`
+	JSON     bool `json:"json,omitempty"`
 }
 
 // InitialState is the state every host of a trajectory starts in.

@@ -31,12 +31,18 @@ func (u Upstream) URL() string {
 	return u.Scheme + "://" + u.Host + ":" + strconv.Itoa(int(u.Port))
 }
 
-// Differs names, as ctis.toml does, the settings in which two upstreams of one
-// host differ. Without any they are one upstream, whatever rules they have.
+// Differs names the settings in which two upstreams differ, as ctis.toml does
+// where they are keys of it. Without any they are one upstream, whatever rules they have.
 func (u Upstream) Differs(v Upstream) []string {
 	var fields []string
-	if u.Scheme != v.Scheme || u.Port != v.Port || u.Host != v.Host {
+	if u.Host != v.Host {
 		fields = append(fields, "host")
+	}
+	if u.Scheme != v.Scheme {
+		fields = append(fields, "scheme")
+	}
+	if u.Port != v.Port {
+		fields = append(fields, "port")
 	}
 	if u.KeyEnv != v.KeyEnv {
 		fields = append(fields, "api_key_env")
