@@ -45,8 +45,10 @@ type Environment struct {
 	Network        string // key of the network that the simulator joins
 
 	// Settings is the SHA-256, in hex, over everything that shapes containers or
-	// personas. The same environment has the same value under every project
-	// name; any change that would make another container or persona changes it.
+	// what hosts answer. The same environment has the same value under every
+	// project name; any change that would make another container, persona,
+	// exposed service or upstream proxy changes it. The values of API keys are no
+	// part of it.
 	Settings string
 
 	inherit []string // see [Invocation]
@@ -152,7 +154,9 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 	m, ps := newModel(l.o, l.dir, l.config, l.shown)
 	l.problems = append(l.problems, ps...)
 	if m == nil {
-		l.requiredVariables(environMapping(withoutCompose(l.o.Environ)))
+		vars := environMapping(withoutCompose(l.o.Environ))
+		l.requiredVariables(vars)
+		l.apiKeys(vars)
 		return nil
 	}
 	for _, f := range m.files {
@@ -168,6 +172,7 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 		return nil
 	}
 	l.requiredVariables(vars)
+	l.apiKeys(vars)
 
 	before := len(l.problems)
 	src, safe := m.takeInventory(vars, &l.problems)
@@ -193,6 +198,7 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 }
 
 func (l *environmentLoad) load(ctx context.Context) *Environment {
+	l.bodyFiles()
 	p := l.compose(ctx)
 	if p == nil {
 		return nil
@@ -234,20 +240,6 @@ func (l *environmentLoad) other(ctx context.Context, m *model) *types.Project {
 		return nil
 	}
 	return project
-}
-
-func (l *environmentLoad) requiredVariables(vars types.Mapping) {
-	for i, name := range l.config.RequiredEnvVars {
-		if !envName.MatchString(name) || vars[name] != "" {
-			continue
-		}
-		state := "not set"
-		if _, ok := vars[name]; ok {
-			state = "empty"
-		}
-		l.problems.errorf(l.config.index.value("required_env_vars", elem(i)), "required variable %q is %s", name, state).
-			hint("export it, or put it into .env beside the Compose file")
-	}
 }
 
 func environMapping(environ []string) types.Mapping {

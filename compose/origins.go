@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
@@ -96,7 +95,6 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 	}
 	r := &Origins{Dir: dir, Config: file, Project: o.ID}
 	var config *Config
-	var content []byte
 	if undeclared(dir, file) {
 		r.Config = ""
 		names, ps := findFiles(dir, file)
@@ -105,8 +103,8 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 		}
 		config = &Config{ComposeFiles: names, index: indexTOML(file, "")}
 	} else {
-		var ok bool
-		if content, ok = readConfig(o.Dir, file, &ps); !ok {
+		content, ok := readConfig(o.Dir, file, &ps)
+		if !ok {
 			return nil, ps
 		}
 		if config, ps = ParseConfig(file, content); config == nil {
@@ -118,7 +116,7 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 	if m == nil {
 		return nil, ps
 	}
-	f := originsFinder{model: m, files: map[string][]assigned{}, environ: environMapping(m.environ), found: map[string]*Variable{}, secrets: keyVariables(content)}
+	f := originsFinder{model: m, files: map[string][]assigned{}, environ: environMapping(m.environ), found: map[string]*Variable{}, secrets: config.keyVariables()}
 	vars, err := m.variables(cmp.Or(o.ID, placeholderID))
 	if err != nil {
 		ps.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
@@ -292,9 +290,7 @@ func (f *originsFinder) configUses(c *Config, vars types.Mapping) {
 		}
 	}
 	for _, name := range sortedKeys(f.secrets) {
-		at := f.secrets[name]
-		at.File = c.index.file
-		f.use(vars, levels, use{substitution: substitution{name: name, operator: ":?"}, passed: "api_key_env", at: at})
+		f.use(vars, levels, use{substitution: substitution{name: name, operator: ":?"}, passed: "api_key_env", at: f.secrets[name]})
 	}
 }
 
@@ -309,23 +305,13 @@ func (f *originsFinder) spread(vars types.Mapping) {
 	}
 }
 
-// keyVariables are the variables that a ctis.toml declares to hold keys, each with
-// the place of its first declaration.
-func keyVariables(content []byte) map[string]place {
-	var doc struct {
-		Upstreams []any `toml:"upstream_proxies"`
-	}
-	src := strings.TrimPrefix(string(content), "\ufeff")
+// keyVariables are the variables that a ctis.toml declares to hold keys, be it by
+// a provider's name, each with the place of its first declaration.
+func (c *Config) keyVariables() map[string]place {
 	keys := map[string]place{}
-	if _, err := toml.Decode(src, &doc); err != nil {
-		return keys // of another type: validation says so
-	}
-	index := indexTOML("", src)
-	for i, u := range doc.Upstreams {
-		table, _ := u.(map[string]any)
-		name, _ := table["api_key_env"].(string)
-		if _, twice := keys[name]; !twice && envName.MatchString(name) {
-			keys[name] = index.value("upstream_proxies", elem(i), "api_key_env")
+	for _, u := range c.Upstreams {
+		if _, twice := keys[u.KeyEnv]; !twice && envName.MatchString(u.KeyEnv) {
+			keys[u.KeyEnv] = c.index.value(append(u.path[:len(u.path):len(u.path)], "api_key_env")...)
 		}
 	}
 	return keys

@@ -42,7 +42,7 @@ func originsText(o *Origins, dir string) string {
 
 func TestOriginsOfEveryVariable(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "ctis.toml", "network = 'default'\nrequired_env_vars = ['TOKEN']\nupstream_proxies = [\n  { host = 'a.example', api_key_env = 'VENDOR_KEY' }]\n")
+	write(t, dir, "ctis.toml", "network = 'default'\nrequired_env_vars = ['TOKEN']\nupstream_proxies = [\n  { host = 'a.example', api_key_env = 'VENDOR_KEY' }, 'openai']\n")
 	write(t, dir, "compose.yaml", `include: [sub/inc.yaml]
 x-common: &common {SHARED: }
 services:
@@ -79,6 +79,7 @@ INNER = "deep" from default compose.yaml:11:15; compose.yaml:11:15 interpolation
 MUST = unset from unset; compose.yaml:10:13 interpolation!
 NESTED = "deep" from default compose.yaml:11:15; compose.yaml:11:15 interpolation
 ONLY = "sub" from env_file sub/.env:2:1; sub/inc.yaml:1:25 interpolation
+OPENAI_API_KEY = unset from unset secret; ctis.toml:4:54 api_key_env!
 SHARED = unset from unset; compose.yaml:2:20 environment
 TAG = "latest" from default compose.yaml:5:12; compose.yaml:5:12 interpolation; sub/inc.yaml:1:25 interpolation
 TAG = "x" from default compose.yaml:5:12; compose.yaml:5:12 interpolation

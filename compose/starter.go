@@ -172,7 +172,7 @@ network = {{text .Survey.Network}}
 # "Bearer") carries it.
 #upstream_proxies = [
 #  "openai",
-#  { host = "api.vendor.example", api_key_env = "VENDOR_API_KEY", auth_header = "X-API-KEY", auth_prefix = "Token" },
+#  { host = "api.vendor.example", api_key_env = "VENDOR_API_KEY", auth_header = "X-API-KEY", auth_prefix = "Token " },
 #]
 
 # Public hostnames in front of services of this environment, with TLS: each is

@@ -30,11 +30,11 @@ func undeclared(dir, file string) bool {
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		return false
 	}
-	return len(discover(dir)) > 0 || len(below(dir)) > 0
+	return len(discover(dir)) > 0 || len(discoverBelow(dir)) > 0
 }
 
-// below are the directories in dir that Compose would find files in, with them.
-func below(dir string) [][]string {
+// discoverBelow lists the directories in dir that Compose would find files in, with them.
+func discoverBelow(dir string) [][]string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil // then nothing is found in it
@@ -119,7 +119,7 @@ func findFiles(dir, file string) (names []string, ps Problems) {
 	if len(discover(dir)) > 0 {
 		return nil, nil
 	}
-	found := below(dir)
+	found := discoverBelow(dir)
 	switch len(found) {
 	case 0:
 		ps.errorf(place{File: dir}, "there is no Compose file in this directory nor one level down").
