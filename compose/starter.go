@@ -168,8 +168,8 @@ network = {{text .Survey.Network}}
 
 # Real APIs that the agent reaches through the simulator, which adds the key on
 # the way: built-in providers by name, others by host. The key is in the
-# variable api_key_env; auth_header (default "Authorization", with the prefix
-# "Bearer") carries it.
+# variable api_key_env. auth_header (default "Authorization") carries it, behind
+# auth_prefix with its space (default "Bearer " for that header).
 #upstream_proxies = [
 #  "openai",
 #  { host = "api.vendor.example", api_key_env = "VENDOR_API_KEY", auth_header = "X-API-KEY", auth_prefix = "Token " },
