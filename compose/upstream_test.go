@@ -54,7 +54,7 @@ func TestParseUpstreamHost(t *testing.T) {
 }
 
 func TestWhatMayBeAPasswordIsNotRepeated(t *testing.T) {
-	for _, s := range []string{"https://user:hunter2@a.example", "http://hunter2@a.example/x", "https://a:hunter2@b@c.example"} {
+	for _, s := range []string{"https://user:hunter2@a.example", "http://hunter2@a.example/x", "https://a:hunter2@b@c.example", "u:hunter2@a.example"} {
 		if _, err := ParseUpstreamHost(s); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v", s, err)
 		}
