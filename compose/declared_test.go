@@ -2,6 +2,7 @@ package compose
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -168,6 +170,37 @@ func TestRulesOfOneHostAreBounded(t *testing.T) {
 	_, ps := ParseConfig("f", []byte("network='n'\n[[personas.'a.test'.rules]]\npass=true\npath_regex='"+strings.Repeat("x", api.MaxRegex+1)+"'\n"))
 	if len(ps) != 1 || !strings.Contains(ps[0].Message, "it has 4097 bytes, and 4096 are allowed") {
 		t.Error(ps)
+	}
+}
+
+func TestUpstreamsAreBounded(t *testing.T) {
+	for n, want := range map[int]string{maxUpstreams: "", maxUpstreams + 1: "upstream_proxies has 1001 elements; 1000 are allowed"} {
+		var hosts strings.Builder
+		for i := range n {
+			fmt.Fprintf(&hosts, "{host='h%d.test'},", i)
+		}
+		_, ps := ParseConfig("f", []byte("network='n'\nupstream_proxies=["+hosts.String()+"]\n"))
+		if len(ps) > 1 || want == "" && len(ps) > 0 || want != "" && (len(ps) != 1 || ps[0].Message != want) {
+			t.Errorf("%d: %v", n, ps)
+		}
+	}
+}
+
+// A line can be as long as the file, and each place in it is found from another.
+func TestPlacesInOneLongLineAreRight(t *testing.T) {
+	const rule = `{jitter="é",path_regex="(",delay="x"},`
+	const n = 900
+	_, ps := ParseConfig("f", []byte("network='n'\npersonas={'a.test'={rules=["+strings.Repeat(rule, n)+"]}}\n"))
+	counted := map[int]int{}
+	start := len("personas={'a.test'={rules=[") + 1
+	for _, p := range ps {
+		if p.Line != 2 {
+			t.Fatalf("%+v", p)
+		}
+		counted[(p.Column-start)%utf8.RuneCountInString(rule)]++
+	}
+	if want := map[int]int{0: n, 8: n, 23: n, 33: n}; !reflect.DeepEqual(counted, want) { // does nothing, jitter, path_regex, delay
+		t.Errorf("places in a rule are %v, want %v", counted, want)
 	}
 }
 

@@ -19,6 +19,8 @@ type Upstream struct {
 	path []string // in the file
 }
 
+const maxUpstreams = 1000
+
 var upstreamKeys = []string{"host", "api_key_env", "auth_header", "auth_prefix", "rules"}
 
 func (r *configReader) upstreams(doc map[string]any) []Upstream {
@@ -32,6 +34,10 @@ func (r *configReader) upstreams(doc map[string]any) []Upstream {
 		if s, ok := v.(string); ok {
 			p.hint("write [%q]", s)
 		}
+		return nil
+	}
+	if len(list) > maxUpstreams {
+		r.problems.errorf(r.index.value("upstream_proxies", elem(maxUpstreams)), "upstream_proxies has %d elements; %d are allowed", len(list), maxUpstreams)
 		return nil
 	}
 	var upstreams []Upstream
