@@ -204,6 +204,39 @@ func TestPlacesInOneLongLineAreRight(t *testing.T) {
 	}
 }
 
+// What the documentation shows can be copied.
+func TestExamplesOfTheDocumentationAreValid(t *testing.T) {
+	doc, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "network = \"external\"\n"
+	examples := 0
+	for block := range strings.SplitSeq(string(doc), "```toml\n") {
+		example, _, ok := strings.Cut(block, "```")
+		if !ok || strings.HasPrefix(block, "# Configuration") {
+			continue
+		}
+		examples++
+		if !strings.Contains(example, "network =") {
+			example = head + example
+		}
+		dir := writeEnvironment(t, example, "")
+		write(t, dir, "codebase/compose.yml", "services:\n  default: {image: x, networks: [external]}\n  beanguard-svc: {image: x, networks: [external]}\nnetworks: {external: {}}\n")
+		if !strings.Contains(example, "compose_files") {
+			write(t, dir, ConfigFile, "compose_files = [\"codebase/compose.yml\"]\n"+example)
+		}
+		write(t, dir, "answers/account.html", "<p>")
+		_, ps := Load(t.Context(), Options{Dir: dir, Environ: []string{"DATASET=1", "VENDOR_API_KEY=2", "OPENAI_API_KEY=3"}})
+		if len(ps) > 0 {
+			t.Errorf("%s\n%s", example, render(ps, dir))
+		}
+	}
+	if examples != 3 {
+		t.Errorf("%d examples", examples)
+	}
+}
+
 // An environment with everything is valid, and each thing that this version
 // cannot serve is named once, at its key.
 func TestUnservedKeysAreNamedAtTheirPlaces(t *testing.T) {
