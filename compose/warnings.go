@@ -28,7 +28,11 @@ func (c *checker) warnings() {
 func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
 	if s.ContainerName != "" {
-		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which becomes a network alias", name, s.ContainerName).
+		becomes := "becomes a network alias"
+		if s.NetworkMode != "" {
+			becomes = "is dropped: it is on no network that could know it by an alias"
+		}
+		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which %s", name, s.ContainerName, becomes).
 			hint("two trajectories cannot share a container name")
 	}
 	for i, p := range s.Ports {
