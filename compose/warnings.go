@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,13 @@ func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 		}
 		c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one", name, p.Target, p.Published).
 			hint("two trajectories cannot share a host port")
+	}
+	for i, p := range s.Ports {
+		if ip, err := netip.ParseAddr(p.HostIP); (err != nil || !ip.IsLoopback()) && s.NetworkMode != "host" {
+			c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes ports beyond the host's loopback address, where containers of other trajectories reach them", name).
+				hint("publish on the loopback address: \"127.0.0.1::%d\"", p.Target)
+			break // of each service the first is enough
+		}
 	}
 	if s.NetworkMode == "host" {
 		c.problems.warnf(at("network_mode"), "service %q is in the network of the engine's host, from where the simulator serves nobody and every trajectory can be reached", name).
