@@ -27,7 +27,7 @@ func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiSt
 		}
 		defer admin.Close()
 		line.detail("waiting for the trajectory")
-		free, err := a.hold(ctx, admin, id)
+		free, err := a.hold(ctx, admin, id, nil)
 		var refused *api.Error
 		switch {
 		case err == nil:

@@ -161,13 +161,13 @@ func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, erro
 			return "", err
 		}
 		s.sim, reused = sim, reused && sim.Reused
-		s.free, err = s.app.hold(ctx, sim.Client, s.id)
+		s.free, err = s.app.hold(ctx, sim.Client, s.id, s.env.Exclusives())
 		if err == nil {
 			break
 		}
 		var refused *api.Error
 		if !errors.As(err, &refused) || refused.Code != api.CodeRetired || try == subnetRaces {
-			return "", err
+			return "", s.explainHold(err)
 		}
 		// Another process has just replaced it: its successor is the one to use.
 		sim.Client.Close()

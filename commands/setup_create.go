@@ -17,14 +17,14 @@ import (
 // value in it is effective, and creates the containers. A lost race for a
 // subnet is retried with another one.
 func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
+	if err := s.unshared(ctx, true); err != nil {
+		return "", err
+	}
 	fresh := s.before.Empty()
 	if fresh {
 		s.steps.onUndo("removing the project", func(ctx context.Context) error {
 			return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
 		})
-	}
-	if err := s.subnetsFree(ctx); err != nil {
-		return "", err
 	}
 	runner := s.app.runner
 	var lost []netip.Prefix
@@ -48,11 +48,15 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 		}
 		line.detail("docker compose create")
 		err = runner.Create(ctx, s.call, line.detail)
-		if err == nil {
-			return "", nil
-		}
 		if ctx.Err() != nil {
 			return "", ctx.Err()
+		}
+		// Whether or not it could be made: somebody may have made the same meanwhile.
+		if taken := s.unshared(ctx, false); taken != nil && (err == nil || isConflict(taken)) {
+			return "", taken
+		}
+		if err == nil {
+			return "", nil
 		}
 		if !fresh || !netpin.IsOverlap(err) || try == subnetRaces {
 			return "", s.app.explainExhausted(ctx, err)
@@ -66,31 +70,6 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 			return "", err
 		}
 	}
-}
-
-// subnetsFree makes sure that no other network has a subnet the environment fixes:
-// a second trajectory of it would fail in the middle.
-func (s *setup) subnetsFree(ctx context.Context) error {
-	for _, f := range s.env.NetworkFacts() {
-		mine := slices.ContainsFunc(s.before.Networks, func(n netpin.Network) bool { return n.Key == f.Key })
-		for _, pool := range f.Pools {
-			if mine || !pool.Subnet.IsValid() {
-				continue
-			}
-			holder, err := netpin.Holder(ctx, s.app.engine, pool.Subnet)
-			if err != nil {
-				return err
-			}
-			if holder != nil {
-				return &conflictError{
-					msg:     fmt.Sprintf("network %q fixes the subnet %s, which network %q has: only one trajectory at a time can", f.Key, pool.Subnet, holder.Name),
-					hint:    "take the other one down, or leave the subnet out so that each trajectory gets its own",
-					details: map[string]any{"network": f.Key, "subnet": pool.Subnet.String(), "holder": holder.Name},
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // want lowers the environment's networks to what the planner asks.

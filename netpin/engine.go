@@ -47,6 +47,7 @@ type Network struct {
 	Driver  string
 	Labels  map[string]string
 	Subnets []netip.Prefix
+	Options map[string]string // of its driver
 }
 
 // AmbiguousNetworkError says that several networks answer to one name. Using
@@ -97,23 +98,8 @@ func findOne(ctx context.Context, eng Engine, what string, f filters.Args, match
 	return Network{}, false, &AmbiguousNetworkError{Name: what, IDs: ids}
 }
 
-// Holder finds the engine's network that has addresses of a prefix; nil if none has.
-func Holder(ctx context.Context, eng Engine, p netip.Prefix) (*Network, error) {
-	list, err := eng.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list networks: %w", err)
-	}
-	for _, n := range list {
-		if slices.ContainsFunc(subnets(n), p.Overlaps) {
-			found := fromEngine(n)
-			return &found, nil
-		}
-	}
-	return nil, nil
-}
-
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n)}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Options: n.Options}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

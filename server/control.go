@@ -58,7 +58,9 @@ func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 func (c control) CA() []byte { return c.ca.PEM() }
 
 // Hold: see [admin.Simulator].
-func (c control) Hold(id string) (func(), error) { return c.registry.Hold(id) }
+func (c control) Hold(id string, exclusive []api.Exclusive) (func(), error) {
+	return c.registry.Hold(id, exclusive)
+}
 
 // Register: see [admin.Simulator]. What an earlier trajectory of the same id
 // stored is removed first, and its journal set aside: a new one begins empty.

@@ -33,7 +33,7 @@ const (
 type Simulator interface {
 	Status() *api.Status
 	CA() []byte
-	Hold(id string) (release func(), err error)
+	Hold(id string, exclusive []api.Exclusive) (release func(), err error)
 	Register(r *api.Registration) (*api.Registered, error)
 	Trajectory(id string) (*api.TrajectoryStatus, error)
 	SetPeers(id string, p api.Peers) error

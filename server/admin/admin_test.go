@@ -34,7 +34,7 @@ func (f *fake) Register(r *api.Registration) (*api.Registered, error) {
 	f.registered = r
 	return &api.Registered{}, f.err
 }
-func (f *fake) Hold(string) (func(), error) { return func() {}, f.err }
+func (f *fake) Hold(string, []api.Exclusive) (func(), error) { return func() {}, f.err }
 func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 	return &api.TrajectoryStatus{Trajectory: "t1"}, f.err
 }
@@ -68,7 +68,7 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":1`},
+		{"GET", "/v1/status", "", 200, `"protocol":2`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
@@ -195,15 +195,19 @@ func TestHoldLastsAsLongAsItsConnection(t *testing.T) {
 	f := &holder{fake: &fake{}, released: released}
 	server := httptest.NewServer(Handler(f, slog.New(slog.DiscardHandler)))
 	defer server.Close()
+	const body = `{"exclusive":[{"kind":"volume","name":"shared"}]}`
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, "POST /v1/trajectories/t1/hold HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "POST /v1/trajectories/t1/hold HTTP/1.1\r\nHost: x\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatalf("%q, %v", line, err)
+	}
+	if fmt.Sprint(f.wanted) != "[{volume shared}]" {
+		t.Errorf("what it wants arrives as %v", f.wanted)
 	}
 	select {
 	case <-released:
@@ -219,6 +223,10 @@ func TestHoldLastsAsLongAsItsConnection(t *testing.T) {
 type holder struct {
 	*fake
 	released chan struct{}
+	wanted   []api.Exclusive
 }
 
-func (h *holder) Hold(string) (func(), error) { return func() { close(h.released) }, nil }
+func (h *holder) Hold(_ string, exclusive []api.Exclusive) (func(), error) {
+	h.wanted = exclusive
+	return func() { close(h.released) }, nil
+}

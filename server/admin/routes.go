@@ -68,10 +68,18 @@ func (a routes) trajectory(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return orError(a.s.Trajectory(r.PathValue("id")))
 }
 
-// hold: 200 without end; the id is reserved until the caller breaks the connection
-// off. 409 held, 410 retired, 400 for what is no id.
+// hold: body [api.HoldRequest] or none; 200 without end; the id, and what the body names, is
+// reserved until the caller breaks the connection off. 409 held, 409 conflict with
+// Exclusive when a registered trajectory has something of it, 410 retired, 400 for
+// what is no id.
 func (a routes) hold(w http.ResponseWriter, r *http.Request) (any, error) {
-	release, err := a.s.Hold(r.PathValue("id"))
+	var want api.HoldRequest
+	if r.ContentLength != 0 { // without a body it wants the id alone
+		if err := decode(r, &want); err != nil {
+			return nil, err
+		}
+	}
+	release, err := a.s.Hold(r.PathValue("id"), want.Exclusive)
 	if err != nil {
 		return nil, err
 	}

@@ -53,13 +53,19 @@ func (c *Client) CA(ctx context.Context) ([]byte, error) {
 }
 
 // Hold reserves a trajectory for the caller, who sets it up or takes it down,
-// until release is called or the caller's process ends, however it ends: the
-// reservation lives as long as its connection. While it is held the simulator
-// does not retire, and another Hold of it is an *[Error] with code [CodeHeld].
-func (c *Client) Hold(ctx context.Context, id string) (release func(), err error) {
+// and with it what only one trajectory at a time can have, until release is called
+// or the caller's process ends, however it ends: the reservation lives as long as
+// its connection. While it is held the simulator does not retire, and another Hold
+// of the trajectory, or of something exclusive, is an *[Error] with code
+// [CodeHeld]. What a registered trajectory has is one with code [CodeConflict].
+func (c *Client) Hold(ctx context.Context, id string, exclusive ...Exclusive) (release func(), err error) {
+	body, err := json.Marshal(HoldRequest{Exclusive: exclusive})
+	if err != nil {
+		return nil, err
+	}
 	ctx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	late := time.AfterFunc(callTimeout, func() { cut(ErrNoAnswer) })
-	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", nil)
+	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", bytes.NewReader(body))
 	if !late.Stop() && err == nil {
 		err = ErrNoAnswer
 		_ = resp.Body.Close() // too late to be of use

@@ -32,7 +32,7 @@ type Registry struct {
 	// retiring and registering exclude each other.
 	mu       sync.Mutex
 	retired  atomic.Bool                   // changed under mu, read without: a status waits for nobody
-	held     map[string]bool               // ids that a process on the host is working on
+	held     map[string][]api.Exclusive    // ids that a process on the host is working on, with what it wants for them
 	snapshot atomic.Pointer[[]*Trajectory] // sorted by id, replaced as a whole
 	problems []string                      // found by Load, fixed afterwards
 }
@@ -41,7 +41,7 @@ type Registry struct {
 // file that cannot be read back is set aside and reported by Problems; the
 // others are served.
 func Load(dir string, now func() time.Time) (*Registry, error) {
-	r := &Registry{dir: dir, now: now, held: map[string]bool{}}
+	r := &Registry{dir: dir, now: now, held: map[string][]api.Exclusive{}}
 	list, problems, err := readAll(dir)
 	if err != nil {
 		return nil, err
@@ -102,9 +102,12 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 			e.Holders, e.Fields = []string{reg.Trajectory}, fields
 			return false, e
 		}
-		return true, nil
+		return true, r.complete(old, reg.Exclusive)
 	}
 	if e := collide(reg, list); e != nil {
+		return false, e
+	}
+	if e := r.exclude(reg.Trajectory, reg.Exclusive); e != nil {
 		return false, e
 	}
 	if err := prepare(); err != nil {
@@ -136,8 +139,7 @@ func (r *Registry) SetAddresses(id string, addresses api.Addresses) error {
 func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Network, T)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := r.Snapshot()
-	old, ok := find(list, id)
+	old, ok := find(r.Snapshot(), id)
 	if !ok {
 		return notRegistered(id)
 	}
@@ -152,10 +154,29 @@ func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Ne
 	if e := check(&t.Registration); e != nil {
 		return e
 	}
+	return r.replace(old, t)
+}
+
+// complete gives a registration of a time before such lists the one of what is
+// exclusive of it; mu is held.
+func (r *Registry) complete(old *Trajectory, exclusive []api.Exclusive) error {
+	if len(exclusive) == 0 || slices.Equal(old.Exclusive, exclusive) {
+		return nil
+	}
+	if e := r.exclude(old.Trajectory, exclusive); e != nil {
+		return e
+	}
+	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
+	t.Exclusive = slices.Clone(exclusive)
+	return r.replace(old, t)
+}
+
+// replace stores t in place of old; mu is held.
+func (r *Registry) replace(old, t *Trajectory) error {
 	if err := write(r.dir, t); err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(x *Trajectory) bool { return x == old })
+	list := slices.DeleteFunc(slices.Clone(r.Snapshot()), func(x *Trajectory) bool { return x == old })
 	r.publish(append(list, t))
 	return nil
 }
@@ -177,25 +198,32 @@ func (r *Registry) Unregister(id string) (known bool, err error) {
 }
 
 // Hold reserves an id for one caller who sets it up or takes it down, so that two
-// never work on one trajectory. release may be called more than once. It outlives
+// never work on one trajectory, and what is exclusive of it, so that no two
+// trajectories get the same. release may be called more than once. It outlives
 // no process: what a killed one had in work is for the next to clear away.
 //
-// Refusals are of type *[api.Error]: invalid, held or retired.
-func (r *Registry) Hold(id string) (release func(), err error) {
+// Refusals are of type *[api.Error]: invalid, held, conflict or retired.
+func (r *Registry) Hold(id string, exclusive []api.Exclusive) (release func(), err error) {
 	if !ValidID(id) {
 		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "%q is no trajectory id", id)
 	}
+	if e := checkExclusive(id, exclusive); e != nil {
+		return nil, e
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.retired.Load():
+	if r.retired.Load() {
 		return nil, api.Errorf(http.StatusGone, api.CodeRetired, "this simulator is retired; work on %q with its successor", id)
-	case r.held[id]:
+	}
+	if _, held := r.held[id]; held {
 		e := api.Errorf(http.StatusConflict, api.CodeHeld, "another process is working on trajectory %q", id)
 		e.Holders = []string{id}
 		return nil, e
 	}
-	r.held[id] = true
+	if e := r.exclude(id, exclusive); e != nil {
+		return nil, e
+	}
+	r.held[id] = slices.Clone(exclusive)
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -253,6 +281,7 @@ func clone(reg *api.Registration) api.Registration {
 		n.Subnets, n.Addresses = slices.Clone(n.Subnets), slices.Clone(n.Addresses)
 		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
+	c.Exclusive = slices.Clone(reg.Exclusive)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
 		c.Personas[i].Endpoints = slices.Clone(c.Personas[i].Endpoints)

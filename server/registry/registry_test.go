@@ -260,10 +260,12 @@ func TestRetiringAndRegisteringExcludeEachOther(t *testing.T) {
 
 func TestDamagedRegistrationIsSetAsideAndTheRestServed(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
-		"cut":           func(b []byte) []byte { return b[:len(b)/2] },
-		"empty":         func([]byte) []byte { return nil },
-		"edited":        func(b []byte) []byte { return []byte(strings.Replace(string(b), "198.18.1.30", "198.18.1.31", 1)) },
-		"other version": func(b []byte) []byte { return []byte(strings.Replace(string(b), `"version":1`, `"version":9`, 1)) },
+		"cut":    func(b []byte) []byte { return b[:len(b)/2] },
+		"empty":  func([]byte) []byte { return nil },
+		"edited": func(b []byte) []byte { return []byte(strings.Replace(string(b), "198.18.1.30", "198.18.1.31", 1)) },
+		"other version": func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), fmt.Sprintf(`"version":%d`, fileVersion), `"version":9`, 1))
+		},
 	} {
 		dir := t.TempDir()
 		r := open(t, dir)
@@ -346,19 +348,19 @@ func TestReadersNeverSeeAHalfChange(t *testing.T) {
 
 func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
 	r := open(t, t.TempDir())
-	release, err := r.Hold("a")
+	release, err := r.Hold("a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeHeld {
 		t.Errorf("held twice: %v", err)
 	}
-	if other, err := r.Hold("b"); err != nil {
+	if other, err := r.Hold("b", nil); err != nil {
 		t.Errorf("another id: %v", err)
 	} else {
 		other()
 	}
-	if _, err := r.Hold("Not/An/Id"); codeOf(err) != api.CodeInvalid {
+	if _, err := r.Hold("Not/An/Id", nil); codeOf(err) != api.CodeInvalid {
 		t.Errorf("no id: %v", err)
 	}
 	var e *api.Error
@@ -366,19 +368,19 @@ func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
 		t.Errorf("retired while held: %v", err)
 	}
 	release()
-	again, err := r.Hold("a")
+	again, err := r.Hold("a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release() // once more does not release the next one's
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeHeld {
 		t.Errorf("the first caller released the second's: %v", err)
 	}
 	again()
 	if err := r.Retire(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeRetired {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeRetired {
 		t.Errorf("held by a retired simulator: %v", err)
 	}
 }
