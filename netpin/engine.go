@@ -35,6 +35,8 @@ const (
 	labelProject = "com.docker.compose.project"
 	labelNetwork = "com.docker.compose.network"
 	labelService = "com.docker.compose.service"
+	// labelOneoff marks what docker compose run made: no container of a service.
+	labelOneoff = "com.docker.compose.oneoff"
 	// labelInstance is on everything of a trajectory, as package compose puts it there.
 	labelInstance = "io.ctis.instance"
 )
@@ -47,6 +49,7 @@ type Network struct {
 	Driver  string
 	Labels  map[string]string
 	Subnets []netip.Prefix
+	Options map[string]string // of its driver
 }
 
 // AmbiguousNetworkError says that several networks answer to one name. Using
@@ -113,7 +116,7 @@ func Holder(ctx context.Context, eng Engine, p netip.Prefix) (*Network, error) {
 }
 
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n)}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Options: n.Options}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

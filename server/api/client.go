@@ -86,10 +86,10 @@ func (c *Client) SetPeers(ctx context.Context, id string, p Peers) error {
 	return err
 }
 
-// SetAddresses tells the simulator that its own addresses on networks of a
-// trajectory are others now.
-func (c *Client) SetAddresses(ctx context.Context, id string, a Addresses) error {
-	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/addresses", a)
+// SetNetworks tells the simulator that networks of a trajectory are others now: its
+// own addresses there have changed, or they were made anew under another id.
+func (c *Client) SetNetworks(ctx context.Context, id string, n Networks) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/networks", n)
 	return err
 }
 
