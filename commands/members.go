@@ -64,7 +64,7 @@ func (s *setup) members(ctx context.Context) error {
 func (s *setup) onNetwork(project netpin.Project, f compose.NetworkFact, network netpin.Network) error {
 	plan := s.plan.Networks[f.Key]
 	for _, c := range project.Containers {
-		if !slices.ContainsFunc(f.Services, func(svc compose.NetworkService) bool { return svc.Name == c.Service }) {
+		if c.OneOff() || !slices.ContainsFunc(f.Services, func(svc compose.NetworkService) bool { return svc.Name == c.Service }) {
 			continue
 		}
 		have, on := c.Addresses[network.ID]

@@ -99,7 +99,7 @@ func FindDrift(ctx context.Context, eng Engine, simulatorID string, t api.Trajec
 		seen := slices.ContainsFunc(found, func(d Drift) bool { return d.ContainerID == c.ID }) || slices.ContainsFunc(t.Networks, func(n api.Network) bool {
 			return slices.ContainsFunc(n.Peers, func(p api.Peer) bool { return p.Container == c.ID })
 		})
-		if c.Labels[LabelTrajectory] == "" && c.Labels[labelOneoff] != "True" && !seen {
+		if c.Labels[LabelTrajectory] == "" && !c.OneOff() && !seen {
 			found = append(found, Drift{Kind: DriftContainer, Service: c.Service, Container: c.Name, ContainerID: c.ID})
 		}
 	}
@@ -185,7 +185,7 @@ func peerDrift(n api.Network, now Network, p Project) []Drift {
 		default:
 			continue
 		}
-		if c.Labels[labelOneoff] != "True" {
+		if !c.OneOff() {
 			found = append(found, d)
 		}
 	}

@@ -46,6 +46,9 @@ type Container struct {
 	Ports     []string // published ports, as "0.0.0.0:32768->80/tcp"
 }
 
+// OneOff tells whether docker compose run made the container: it is no service's.
+func (c Container) OneOff() bool { return c.Labels[labelOneoff] == "True" }
+
 // Empty tells whether no container and no network is there. Volumes are kept on
 // purpose unless their removal was asked for.
 func (p Project) Empty() bool { return len(p.Containers) == 0 && len(p.Networks) == 0 }
@@ -81,7 +84,7 @@ func (p Project) Peers(networkID string, before []api.Peer, unprepared ...string
 	peers := []api.Peer{}
 	idle := map[string]bool{}
 	for _, c := range p.Containers {
-		if c.Service == "" || c.Labels[labelOneoff] == "True" {
+		if c.Service == "" || c.OneOff() {
 			continue
 		}
 		idle[c.ID] = len(c.Addresses[networkID]) == 0
