@@ -55,10 +55,17 @@ networks:
 	}
 	group.Wait()
 	t.Logf("%d trajectories with %d networks are up after %v", n, 3*n, time.Since(begun).Round(time.Second))
+	for i, r := range runs {
+		if r.code != 0 {
+			t.Errorf("%s: exit code %d:\n%s", ids[i], r.code, r.stderr)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
 	subnets := map[string]string{}
 	ports := map[string]bool{}
 	for i, r := range runs {
-		r.must(t, 0)
 		var up upJSON
 		if err := json.Unmarshal([]byte(r.stdout), &up); err != nil {
 			t.Fatal(err)

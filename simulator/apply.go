@@ -23,7 +23,7 @@ type EnsureOptions struct {
 	// the choice to the engine.
 	LinkSubnet func(context.Context) (netip.Prefix, error)
 
-	// Timeout is how long the simulator may take to answer; 0 means a minute.
+	// Timeout is how long the simulator may take to answer; 0 means two minutes.
 	Timeout time.Duration
 
 	// Progress is told every decision. May be nil.
@@ -41,7 +41,7 @@ type Result struct {
 }
 
 const (
-	defaultTimeout = time.Minute
+	defaultTimeout = 2 * time.Minute
 	// maxActions bounds how often one call acts. Every lost race costs one.
 	maxActions = 20
 	// maxRestarts is how many crashes after a start are taken for good.
