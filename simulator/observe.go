@@ -22,7 +22,7 @@ import (
 // would only add to that.
 const (
 	statusTimeout  = 5 * time.Second
-	patientTimeout = 30 * time.Second
+	patientTimeout = 60 * time.Second
 )
 
 // snapshot is an observation with what acting on it needs.

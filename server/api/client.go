@@ -178,8 +178,9 @@ func ParseJournalQuery(v url.Values) (JournalQuery, error) {
 
 // callTimeout bounds every call but following a journal and holding an id, so that
 // a simulator that hangs is noticed. The longest, taking a trajectory off, waits
-// some seconds for requests in work.
-const callTimeout = 30 * time.Second
+// some seconds for requests in work; and each way into the container is a process
+// that the engine starts there, which takes long when dozens ask for one at once.
+const callTimeout = 2 * time.Minute
 
 // call sends in as JSON and decodes the answer into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {
