@@ -35,6 +35,8 @@ const (
 	labelProject = "com.docker.compose.project"
 	labelNetwork = "com.docker.compose.network"
 	labelService = "com.docker.compose.service"
+	// labelOneoff marks what docker compose run made: no container of a service.
+	labelOneoff = "com.docker.compose.oneoff"
 	// labelInstance is on everything of a trajectory, as package compose puts it there.
 	labelInstance = "io.ctis.instance"
 )

@@ -100,9 +100,10 @@ func (c control) SetPeers(id string, p api.Peers) error {
 	return c.rerouted(func() error { return c.registry.SetPeers(id, p) })
 }
 
-// SetAddresses: see [admin.Simulator].
-func (c control) SetAddresses(id string, a api.Addresses) error {
-	return c.rerouted(func() error { return c.registry.SetAddresses(id, a) })
+// SetNetworks: see [admin.Simulator].
+func (c control) SetNetworks(id string, n api.Networks) error {
+	c.interfaces.look() // the simulator was put on them just now
+	return c.rerouted(func() error { return c.registry.SetNetworks(id, n) })
 }
 
 // rerouted makes a change and lays the routes out anew.

@@ -37,7 +37,7 @@ type Simulator interface {
 	Register(r *api.Registration) (*api.Registered, error)
 	Trajectory(id string) (*api.TrajectoryStatus, error)
 	SetPeers(id string, p api.Peers) error
-	SetAddresses(id string, a api.Addresses) error
+	SetNetworks(id string, n api.Networks) error
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

@@ -38,8 +38,8 @@ func (f *fake) Hold(string, []api.Exclusive) (func(), error) { return func() {},
 func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 	return &api.TrajectoryStatus{Trajectory: "t1"}, f.err
 }
-func (f *fake) SetPeers(string, api.Peers) error         { return f.err }
-func (f *fake) SetAddresses(string, api.Addresses) error { return f.err }
+func (f *fake) SetPeers(string, api.Peers) error       { return f.err }
+func (f *fake) SetNetworks(string, api.Networks) error { return f.err }
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -73,8 +73,8 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
 		{"PUT", "/v1/trajectories/t1/peers", `{"external":[{"service":"a","address":"192.0.2.1"}]}`, 200, "{}"},
-		{"PUT", "/v1/trajectories/t1/addresses", `{"external":["192.0.2.9"]}`, 200, "{}"},
-		{"PUT", "/v1/trajectories/t1/addresses", `{"external":["nowhere"]}`, 400, "nowhere"},
+		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","id":"n9","addresses":["192.0.2.9"]}]`, 200, "{}"},
+		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"POST", "/v1/retire", "", 200, "{}"},

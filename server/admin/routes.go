@@ -22,7 +22,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("GET /v1/trajectories/{id}", a.trajectory)
 	handle("POST /v1/trajectories/{id}/hold", a.hold)
 	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
-	handle("PUT /v1/trajectories/{id}/addresses", a.setAddresses)
+	handle("PUT /v1/trajectories/{id}/networks", a.setNetworks)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("POST /v1/retire", a.retire)
@@ -102,15 +102,15 @@ func (a routes) setPeers(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return empty{}, a.s.SetPeers(r.PathValue("id"), p)
 }
 
-// setAddresses: body [api.Addresses], replacing those of the networks it names;
-// 200 {}. 400 for an unknown network or an address outside it, 404 when the
-// trajectory is not registered.
-func (a routes) setAddresses(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var addresses api.Addresses
-	if err := decode(r, &addresses); err != nil {
+// setNetworks: body [api.Networks], each replacing the one of its name; 200 {}.
+// 400 for an unknown network or an address outside it, 404 when the trajectory is
+// not registered, 409 when another trajectory holds the id or a subnet.
+func (a routes) setNetworks(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var networks api.Networks
+	if err := decode(r, &networks); err != nil {
 		return nil, err
 	}
-	return empty{}, a.s.SetAddresses(r.PathValue("id"), addresses)
+	return empty{}, a.s.SetNetworks(r.PathValue("id"), networks)
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

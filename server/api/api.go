@@ -85,6 +85,12 @@ type Network struct {
 type Peer struct {
 	Service string     `json:"service"`
 	Address netip.Addr `json:"address"`
+	// Container is the id of the container that has it, where that is known. With
+	// it the host finds out later that another one stands in its place.
+	Container string `json:"container,omitempty"`
+	// Unprepared says that the container was made behind ctis' back, so that it
+	// lacks what ctis puts into one.
+	Unprepared bool `json:"unprepared,omitempty"`
 }
 
 // Persona is a public hostname the simulator plays for one trajectory.
@@ -109,8 +115,8 @@ type Unregistered struct {
 // Keys are network names as in [Network.Name].
 type Peers map[string][]Peer
 
-// Addresses are the simulator's own on a trajectory's networks, by their names.
-type Addresses map[string][]netip.Addr
+// Networks replace those of a trajectory that have the same names.
+type Networks []Network
 
 // Status is the simulator's own account of itself.
 type Status struct {

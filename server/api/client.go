@@ -92,10 +92,10 @@ func (c *Client) SetPeers(ctx context.Context, id string, p Peers) error {
 	return err
 }
 
-// SetAddresses tells the simulator that its own addresses on networks of a
-// trajectory are others now.
-func (c *Client) SetAddresses(ctx context.Context, id string, a Addresses) error {
-	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/addresses", a)
+// SetNetworks tells the simulator that networks of a trajectory are others now: its
+// own addresses there have changed, or they were made anew under another id.
+func (c *Client) SetNetworks(ctx context.Context, id string, n Networks) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/networks", n)
 	return err
 }
 
@@ -184,8 +184,9 @@ func ParseJournalQuery(v url.Values) (JournalQuery, error) {
 
 // callTimeout bounds every call but following a journal and holding an id, so that
 // a simulator that hangs is noticed. The longest, taking a trajectory off, waits
-// some seconds for requests in work.
-const callTimeout = 30 * time.Second
+// some seconds for requests in work; and each way into the container is a process
+// that the engine starts there, which takes long when dozens ask for one at once.
+const callTimeout = 2 * time.Minute
 
 // call sends in as JSON and decodes the answer into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {

@@ -7,7 +7,6 @@ package registry
 
 import (
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -125,18 +124,46 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 // SetPeers replaces what is known about the services on the named networks of
 // a trajectory.
 func (r *Registry) SetPeers(id string, peers api.Peers) error {
-	return change(r, id, peers, func(n *api.Network, p []api.Peer) { n.Peers = slices.Clone(p) })
+	return r.change(id, func(t *Trajectory) *api.Error {
+		for name, p := range peers {
+			n, e := t.network(name)
+			if e != nil {
+				return e
+			}
+			n.Peers = slices.Clone(p)
+		}
+		return nil
+	})
 }
 
-// SetAddresses replaces the simulator's own addresses on the named networks of a
-// trajectory: on a network whose subnet nobody fixed they can be others when the
-// simulator is put back on it.
-func (r *Registry) SetAddresses(id string, addresses api.Addresses) error {
-	return change(r, id, addresses, func(n *api.Network, a []netip.Addr) { n.Addresses = slices.Clone(a) })
+// SetNetworks replaces networks of a trajectory, by name: the simulator's addresses
+// there can be others when it is put back on one whose subnet nobody fixed, and one
+// that was made anew has another id. Like a registration it is refused where
+// another trajectory holds what they have.
+func (r *Registry) SetNetworks(id string, networks api.Networks) error {
+	return r.change(id, func(t *Trajectory) *api.Error {
+		for _, now := range clone(&api.Registration{Networks: networks}).Networks {
+			n, e := t.network(now.Name)
+			if e != nil {
+				return e
+			}
+			*n = now
+		}
+		return nil
+	})
 }
 
-// change replaces something of the named networks of a trajectory.
-func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Network, T)) error {
+func (t *Trajectory) network(name string) (*api.Network, *api.Error) {
+	i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
+	if i < 0 {
+		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", t.Trajectory, clip(name))
+	}
+	return &t.Networks[i], nil
+}
+
+// change replaces a trajectory by a changed copy of it, if that may be registered
+// beside the others.
+func (r *Registry) change(id string, edit func(*Trajectory) *api.Error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old, ok := find(r.Snapshot(), id)
@@ -144,14 +171,14 @@ func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Ne
 		return notRegistered(id)
 	}
 	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
-	for name, value := range byName {
-		i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
-		if i < 0 {
-			return api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", id, name)
-		}
-		set(&t.Networks[i], value)
+	if e := edit(t); e != nil {
+		return e
 	}
 	if e := check(&t.Registration); e != nil {
+		return e
+	}
+	others := slices.DeleteFunc(slices.Clone(r.Snapshot()), func(x *Trajectory) bool { return x == old })
+	if e := collide(&t.Registration, others); e != nil {
 		return e
 	}
 	return r.replace(old, t)
