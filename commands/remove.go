@@ -176,8 +176,15 @@ func (a *app) volumesOf(p netpin.Project, o downOptions, r downResult) []string 
 }
 
 // ours refuses a Compose project that ctis did not make, or that another
-// instance of it made.
+// instance of it made. What Compose made of the same files as a container of
+// this instance, because they changed meanwhile, belongs to it without a label.
 func (a *app) ours(p netpin.Project) error {
+	files, mine := map[string]bool{}, false
+	for _, c := range p.Containers {
+		if c.Labels[simulator.LabelInstance] == a.instance {
+			files[c.Labels[labelConfigFiles]], mine = true, true
+		}
+	}
 	owner := func(what string, labels map[string]string) error {
 		switch instance := labels[simulator.LabelInstance]; instance {
 		case a.instance:
@@ -195,11 +202,17 @@ func (a *app) ours(p netpin.Project) error {
 		}
 	}
 	for _, c := range p.Containers {
+		if c.Labels[simulator.LabelInstance] == "" && c.Labels[labelConfigFiles] != "" && files[c.Labels[labelConfigFiles]] {
+			continue
+		}
 		if err := owner("container "+quoted(c.Name), c.Labels); err != nil {
 			return err
 		}
 	}
 	for _, n := range p.Networks {
+		if n.Labels[simulator.LabelInstance] == "" && mine {
+			continue // networks do not say which files they come from
+		}
 		if err := owner("network "+quoted(n.Name), n.Labels); err != nil {
 			return err
 		}

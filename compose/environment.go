@@ -52,6 +52,7 @@ type Environment struct {
 	Settings string
 
 	inherit []string // see [Invocation]
+	inputs  inputs   // what it was read from
 }
 
 // Load reads and checks an environment (SPEC §3). It needs no engine and
@@ -220,7 +221,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
 		DefaultService: c.defaultService, Network: l.config.Network,
-		Settings: digest, inherit: m.mentioned(p.sources, project),
+		Settings: digest, inherit: m.mentioned(p.sources, project), inputs: m.read,
 	}
 }
 

@@ -165,6 +165,7 @@ func (v *inventory) index(f composeFile) *yamlIndex {
 
 func (v *inventory) read(f composeFile) *yamlIndex {
 	own, shown := len(f.from) == 0, v.model.shown(f.path)
+	v.model.read.record(f.path)
 	content, err := readFile(f.path)
 	var refused *refusedError
 	if errors.As(err, &refused) {
@@ -245,6 +246,7 @@ func (v *inventory) includedVariables(f composeFile, inner *composeFile, x *yaml
 	}
 	check := newEnvFiles(f.vars)
 	for _, file := range files {
+		v.model.read.record(file)
 		var refused *refusedError
 		if errors.As(check.check(file), &refused) {
 			v.refuse(v.model.shown(file), at, refused)

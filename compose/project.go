@@ -35,13 +35,14 @@ type model struct {
 	environ  []string // without any COMPOSE_*
 	profiles []string // what --profile would say
 	shown    func(path string) string
+	read     inputs // what everything was read from
 }
 
 // newModel finds the files. Where they are missing the problems say so, and
 // the model is of no use.
 func newModel(o Options, dir string, c *Config, shown func(string) string) (*model, Problems) {
 	var ps Problems
-	m := &model{shown: shown, environ: withoutCompose(o.Environ)}
+	m := &model{shown: shown, environ: withoutCompose(o.Environ), read: inputs{}}
 	for i, name := range c.ComposeFiles {
 		if name == "" {
 			continue // reported with the config
@@ -99,11 +100,13 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 			ps.errorf(place{File: f}, "env file %q %s", f, err)
 		}
 		m.envFiles = append(m.envFiles, path)
+		m.read.record(path)
 	}
 	if len(o.EnvFiles) > 0 {
 		return
 	}
 	path := filepath.Join(m.dir, ".env")
+	m.read.record(path)
 	if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
 		m.envFiles = []string{path}
 	}
@@ -205,7 +208,8 @@ func (m *model) options(name string, more ...cli.ProjectOptionsFn) (*cli.Project
 func (m *model) load(ctx context.Context, name string) (*types.Project, error) {
 	p, err := m.unresolved(ctx, name)
 	if err == nil {
-		err = readableServices(p) // only now is it known which
+		m.read.recordServices(p) // only now is it known which
+		err = readableServices(p)
 	}
 	if err != nil {
 		return nil, err
