@@ -141,7 +141,7 @@ func (e corpusEntry) outcome(t *testing.T) string {
 	fmt.Fprintf(&b, "== %s\n", e.name)
 	refused := false
 	for _, p := range ps {
-		if p.Line == 0 || p.Column == 0 || p.Line == 1 && p.Column == 1 {
+		if p.Line == 0 || p.Column == 0 || p.Line == 1 && p.Column == 1 && len(e.Services) > 0 {
 			t.Errorf("no position: %s", p)
 		}
 		refused = refused || p.Severity == SeverityError && filepath.Base(p.File) != ConfigFile

@@ -175,15 +175,11 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 	l.requiredVariables(vars)
 	l.apiKeys(vars)
 
-	before := len(l.problems)
 	src, safe := m.takeInventory(vars, &l.problems)
 	if !safe {
 		return nil
 	}
 	unsetVariables(m, src, vars, &l.problems)
-	if l.problems[before:].HasErrors() {
-		return nil // anything else would follow from that
-	}
 	project, err := m.load(ctx, id)
 	if err != nil {
 		if ctx.Err() != nil {

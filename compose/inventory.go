@@ -96,6 +96,7 @@ func (v *inventory) visit(f composeFile) {
 		return
 	}
 	v.visits = append(v.visits, f)
+	x.scopes = append(x.scopes, f.vars)
 	f.from = append(f.from[:len(f.from):len(f.from)], f.path)
 	for _, root := range x.roots {
 		if !f.extended {

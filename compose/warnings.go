@@ -154,26 +154,26 @@ func (c *checker) agentWarnings(name string, s types.ServiceConfig) {
 }
 
 // unsetVariables reports each variable that Compose replaces by an empty
-// string, once, at its first use.
+// string, once, at its first use. Included files may have variables of their own.
 func unsetVariables(m *model, files sources, vars types.Mapping, ps *Problems) {
 	seen := map[string]bool{}
-	for _, x := range files {
-		if !slices.Contains(m.files, x.path) {
-			continue // included files may have variables of their own
-		}
+	own := slices.DeleteFunc(slices.Clone(files), func(x *yamlIndex) bool { return !slices.Contains(m.files, x.path) })
+	for _, x := range slices.Concat(own, files) {
 		x.scalars(func(path []string, n *yaml.Node) {
 			if len(path) == 0 || !strings.Contains(n.Value, "$") {
 				return
 			}
-			_, _ = substitute(func(variable string) { // errors are the loader's to report
-				if !seen[variable] {
-					seen[variable] = true
-					ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
-				}
-			})(n.Value, func(k string) (string, bool) {
-				v, ok := vars[k]
-				return v[:min(1, len(v))], ok // empty or not is all that matters
-			})
+			for _, scope := range x.seenWith(vars) {
+				_, _ = substitute(func(variable string) { // errors are the loader's to report
+					if !seen[variable] {
+						seen[variable] = true
+						ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
+					}
+				})(n.Value, func(k string) (string, bool) {
+					v, ok := scope[k]
+					return v[:min(1, len(v))], ok // empty or not is all that matters
+				})
+			}
 		})
 	}
 }
