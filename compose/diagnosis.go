@@ -47,7 +47,7 @@ func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 	var rest *types.Project
 	for range maxMends {
 		var err error
-		if rest, err = d.mended(ctx, false); err == nil {
+		if rest, err = d.mended(ctx); err == nil {
 			break
 		}
 		if ctx.Err() != nil || !d.stoppedAt(ctx, err) {
@@ -61,7 +61,7 @@ func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 		return nil
 	}
 	structural, uses := d.bears()
-	structural = structural || slices.ContainsFunc(d.sources, func(x *yamlIndex) bool { return x.repeatsEntry })
+	structural = structural || d.elsewhere() || slices.ContainsFunc(d.sources, func(x *yamlIndex) bool { return x.repeatsEntry })
 	if structural {
 		return nil
 	}

@@ -165,15 +165,25 @@ func keepDeclared(root *yaml.Node, path []string) {
 	}
 }
 
-// mended loads what is left. Without consistency, compose-go does not compare
-// services with each other.
-func (d *diagnosis) mended(ctx context.Context, consistent bool) (p *types.Project, err error) {
+// elsewhere says whether an included or extended file is wrong. Those cannot be
+// mended, for compose-go reads them itself; so included ones are left out.
+func (d *diagnosis) elsewhere() bool {
+	for path := range d.taken {
+		if !slices.Contains(d.model.files, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// mended loads what is left, without comparing services with each other.
+func (d *diagnosis) mended(ctx context.Context) (p *types.Project, err error) {
 	files, err := d.mendedFiles()
 	if err != nil {
 		return nil, err
 	}
 	details, opts := d.details(files)
-	opts = append(opts, func(o *loader.Options) { o.SkipConsistencyCheck = !consistent })
+	opts = append(opts, func(o *loader.Options) { o.SkipConsistencyCheck, o.SkipInclude = true, d.elsewhere() })
 	err = guarded(func() (err error) { p, err = loader.LoadWithContext(ctx, details, opts...); return err })
 	return p, err
 }
