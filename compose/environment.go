@@ -169,7 +169,7 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 	}
 	vars, err := m.variables(id)
 	if err != nil {
-		l.problems.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
+		m.envFileProblem(&l.problems, err)
 		return nil
 	}
 	l.requiredVariables(vars)

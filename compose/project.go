@@ -8,7 +8,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -78,7 +80,7 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 		// not, or two callers would get two different worlds.
 		vars, err := m.variables(placeholderID)
 		if err != nil {
-			ps.errorf(place{File: m.shown(m.envFiles[0])}, "%s", err)
+			m.envFileProblem(&ps, err)
 			return nil, ps
 		}
 		for p := range strings.SplitSeq(vars["COMPOSE_PROFILES"], ",") {
@@ -110,6 +112,20 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 	if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
 		m.envFiles = []string{path}
 	}
+}
+
+var lineInEnvFile = regexp.MustCompile(`^failed to read (.+?): (?:line (\d+): )?(.*)$`)
+
+// envFileProblem reports an env file that cannot be understood.
+func (m *model) envFileProblem(ps *Problems, err error) {
+	at, text := place{File: m.shown(m.envFiles[0])}, err.Error()
+	if f := lineInEnvFile.FindStringSubmatch(strings.Join(strings.Fields(text), " ")); f != nil {
+		at.File, text = m.shown(f[1]), f[3]
+		if line, err := strconv.Atoi(f[2]); err == nil {
+			at.Line, at.Column = line, 1
+		}
+	}
+	ps.errorf(at, "not valid in an env file: %s", text).hint("each line is NAME=value")
 }
 
 // checkEnvFiles reports the env files that must not be read.

@@ -124,6 +124,10 @@ func (c *checker) network() {
 			p.hint("write the key without the project's name: did you mean %q?", meant)
 			return
 		}
+		if s, ok := c.project.Services[c.defaultService]; ok && s.NetworkMode != "" {
+			p.hint("the default service %q has network_mode: %s, where no simulator can reach it; give it networks: [%s] instead", c.defaultService, s.NetworkMode, key)
+			return
+		}
 		p.didYouMean(key, append(c.project.NetworkNames(), "default"))
 		if names := c.project.NetworkNames(); p.Hint == "" && len(names) > 0 {
 			p.hint("the project has %s", quoted(names, ", "))

@@ -82,7 +82,11 @@ func (c *checker) volumeWarnings(key string, v types.VolumeConfig) {
 func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
 	if s.ContainerName != "" {
-		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which becomes a network alias", name, s.ContainerName).
+		becomes := "becomes a network alias"
+		if len(s.Networks) == 0 {
+			becomes = "is dropped"
+		}
+		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which %s", name, s.ContainerName, becomes).
 			hint("two trajectories cannot share a container name")
 	}
 	for i, p := range s.Ports {
