@@ -108,9 +108,9 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 		return
 	}
 	path := filepath.Join(m.dir, ".env")
-	m.read.record(path)
-	if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
+	if fi, err := os.Stat(path); err == nil && !fi.IsDir() { // one that appears later is not read
 		m.envFiles = []string{path}
+		m.read.record(path)
 	}
 }
 
