@@ -1,11 +1,11 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/linuxarena/ctis/compose"
@@ -178,16 +178,16 @@ func (a *app) volumesOf(p netpin.Project, o downOptions, r downResult) []string 
 
 // ours refuses a Compose project that ctis did not make, or that another
 // instance of it made. What somebody made anew in a trajectory with Compose alone
-// has no label of ctis: there the rest of the project decides, or that the
-// simulator serves it.
+// has no label of ctis: it belongs to the trajectory if it is of the same Compose
+// files, or if nothing says which these are but the trajectory's network or its
+// registration is there.
 func (a *app) ours(ctx context.Context, p netpin.Project) error {
-	mine, unlabelled := false, ""
-	look := func(what string, labels map[string]string) error {
+	mine, files := false, map[string]bool{}
+	foreign := func(what string, labels map[string]string) error {
 		switch instance := labels[simulator.LabelInstance]; instance {
 		case a.instance:
 			mine = true
 		case "":
-			unlabelled = cmp.Or(unlabelled, what)
 		default:
 			return &conflictError{
 				msg:  fmt.Sprintf("the trajectory %q belongs to the instance %q: %s", p.Name, instance, what),
@@ -197,26 +197,55 @@ func (a *app) ours(ctx context.Context, p netpin.Project) error {
 		return nil
 	}
 	for _, c := range p.Containers {
-		if err := look("container "+quoted(c.Name), c.Labels); err != nil {
+		if err := foreign("container "+quoted(c.Name), c.Labels); err != nil {
 			return err
+		}
+		if c.Labels[simulator.LabelInstance] == a.instance {
+			for f := range strings.SplitSeq(c.Labels[labelConfigFiles], ",") {
+				files[f] = true
+			}
 		}
 	}
 	for _, n := range p.Networks {
-		if err := look("network "+quoted(n.Name), n.Labels); err != nil {
+		if err := foreign("network "+quoted(n.Name), n.Labels); err != nil {
 			return err
 		}
 	}
-	if mine || unlabelled == "" {
+	what := unlabelled(p, files, mine)
+	if what == "" {
 		return nil
 	}
-	served, err := a.served(ctx, p.Name)
-	if err != nil || served {
-		return err
+	if !mine {
+		served, err := a.served(ctx, p.Name)
+		if err != nil || served {
+			return err
+		}
 	}
 	return &conflictError{
-		msg:  fmt.Sprintf("the Compose project %q exists and was not made by ctis: %s", p.Name, unlabelled),
+		msg:  fmt.Sprintf("the Compose project %q exists and was not made by ctis: %s", p.Name, what),
 		hint: "choose another --id, or remove it with: docker compose -p " + p.Name + " down",
 	}
+}
+
+// unlabelled names something of a project that neither a label nor the Compose
+// files it is of make the instance's; "" where there is nothing such.
+func unlabelled(p netpin.Project, files map[string]bool, mine bool) string {
+	for _, c := range p.Containers {
+		if c.Labels[simulator.LabelInstance] != "" || mine && len(files) == 0 {
+			continue
+		}
+		for f := range strings.SplitSeq(c.Labels[labelConfigFiles], ",") {
+			if !files[f] || f == "" {
+				return "container " + quoted(c.Name)
+			}
+		}
+	}
+	for _, n := range p.Networks {
+		if n.Labels[simulator.LabelInstance] == "" && !mine {
+			return "network " + quoted(n.Name) // networks do not say which files they are of
+		}
+	}
+	return ""
 }
 
 // served tells whether the instance's simulator has a trajectory registered. One

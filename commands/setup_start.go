@@ -3,7 +3,7 @@ package commands
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	"github.com/linuxarena/ctis/netpin"
@@ -18,9 +18,12 @@ func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.waitTimeout, errWaitTimeout)
 	defer cancel()
+	if err := s.unchanged(); err != nil {
+		return "", err
+	}
 	upErr := s.app.runner.Up(ctx, s.call, line.detail)
 	if err := s.app.wait(ctx, s.env, s.id, upErr, line); err != nil {
-		return "", err
+		return "", errors.Join(s.unchanged(), err)
 	}
 	if err := s.noDrift(ctx, created); err != nil {
 		return "", err
@@ -32,26 +35,6 @@ func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
 		return "", err
 	}
 	return plural(len(s.result.Services), "service"), nil
-}
-
-// noDrift makes sure that Compose started the containers that were prepared and
-// made no others: a new one would lack the trust that was put into the old.
-func (s *setup) noDrift(ctx context.Context, created netpin.Project) error {
-	now, err := netpin.FindProject(ctx, s.app.engine, s.id)
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, c := range created.Containers {
-		known[c.ID] = true
-	}
-	for _, c := range now.Containers {
-		if !known[c.ID] {
-			return fmt.Errorf("docker compose made container %q (%.12s) anew between create and up, so what was put into the first one is lost; "+
-				"do the environment's files or variables change while ctis up runs?", c.Name, c.ID)
-		}
-	}
-	return nil
 }
 
 // report completes the result from what runs, and tells the simulator which

@@ -56,6 +56,7 @@ type Environment struct {
 	Settings string
 
 	inherit []string // see [Invocation]
+	inputs  inputs   // what it was read from
 }
 
 // Load reads and checks an environment (SPEC §3). It needs no engine and
@@ -172,21 +173,17 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 	}
 	vars, err := m.variables(id)
 	if err != nil {
-		l.problems.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
+		m.envFileProblem(&l.problems, err)
 		return nil
 	}
 	l.requiredVariables(vars)
 	l.apiKeys(vars)
 
-	before := len(l.problems)
 	src, safe := m.takeInventory(vars, &l.problems)
 	if !safe {
 		return nil
 	}
 	unsetVariables(m, src, vars, &l.problems)
-	if l.problems[before:].HasErrors() {
-		return nil // anything else would follow from that
-	}
 	project, err := m.load(ctx, id)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -224,7 +221,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
 		DefaultService: c.defaultService, Network: l.config.Network,
-		Exclusive: c.exclusive, Settings: digest, inherit: m.mentioned(p.sources, project),
+		Exclusive: c.exclusive, Settings: digest, inherit: m.mentioned(p.sources, project), inputs: m.read,
 	}
 }
 

@@ -96,6 +96,7 @@ func (v *inventory) visit(f composeFile) {
 		return
 	}
 	v.visits = append(v.visits, f)
+	x.scopes = append(x.scopes, f.vars)
 	f.from = append(f.from[:len(f.from):len(f.from)], f.path)
 	for _, root := range x.roots {
 		if !f.extended {
@@ -165,6 +166,7 @@ func (v *inventory) index(f composeFile) *yamlIndex {
 
 func (v *inventory) read(f composeFile) *yamlIndex {
 	own, shown := len(f.from) == 0, v.model.shown(f.path)
+	v.model.read.record(f.path)
 	content, err := readFile(f.path)
 	var refused *refusedError
 	if errors.As(err, &refused) {
@@ -245,6 +247,7 @@ func (v *inventory) includedVariables(f composeFile, inner *composeFile, x *yaml
 	}
 	check := newEnvFiles(f.vars)
 	for _, file := range files {
+		v.model.read.record(file)
 		var refused *refusedError
 		if errors.As(check.check(file), &refused) {
 			v.refuse(v.model.shown(file), at, refused)

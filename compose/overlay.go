@@ -207,26 +207,37 @@ func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideI
 	return nil
 }
 
-// ephemeral returns the service's ports without their fixed host ports, or
-// nothing if none is fixed.
+// loopback is where ports are published that name no address of the host. On all
+// addresses the engine would pass them on to whoever reaches one of the host's,
+// and the gateway of another trajectory's network is one.
+const loopback = "127.0.0.1"
+
+// ephemeral returns the service's ports without their fixed host ports, and on the
+// loopback address unless they name one, or nothing if they are so already.
 func ephemeral(s types.ServiceConfig) []types.ServicePortConfig {
 	if s.NetworkMode == "host" || shares(s.NetworkMode) {
 		return nil
 	}
-	fixed := false
+	changed := false
 	var ports []types.ServicePortConfig
 	for _, p := range s.Ports {
-		if p.Published != "" && p.Published != "0" {
-			fixed = true
+		if fixedPort(p) || p.HostIP == "" {
+			changed = true
 		}
 		p.Published = ""
+		if p.HostIP == "" {
+			p.HostIP = loopback
+		}
 		ports = append(ports, p)
 	}
-	if !fixed {
+	if !changed {
 		return nil
 	}
 	return ports
 }
+
+// fixedPort says whether a port of the host is asked for by number.
+func fixedPort(p types.ServicePortConfig) bool { return p.Published != "" && p.Published != "0" }
 
 func prefixText(p netip.Prefix) string {
 	if !p.IsValid() {

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -35,13 +37,14 @@ type model struct {
 	environ  []string // without any COMPOSE_*
 	profiles []string // what --profile would say
 	shown    func(path string) string
+	read     inputs // what everything was read from
 }
 
 // newModel finds the files. Where they are missing the problems say so, and
 // the model is of no use.
 func newModel(o Options, dir string, c *Config, shown func(string) string) (*model, Problems) {
 	var ps Problems
-	m := &model{shown: shown, environ: withoutCompose(o.Environ)}
+	m := &model{shown: shown, environ: withoutCompose(o.Environ), read: inputs{}}
 	for i, name := range c.ComposeFiles {
 		if name == "" {
 			continue // reported with the config
@@ -77,7 +80,7 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 		// not, or two callers would get two different worlds.
 		vars, err := m.variables(placeholderID)
 		if err != nil {
-			ps.errorf(place{File: m.shown(m.envFiles[0])}, "%s", err)
+			m.envFileProblem(&ps, err)
 			return nil, ps
 		}
 		for p := range strings.SplitSeq(vars["COMPOSE_PROFILES"], ",") {
@@ -99,14 +102,30 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 			ps.errorf(place{File: f}, "env file %q %s", f, err)
 		}
 		m.envFiles = append(m.envFiles, path)
+		m.read.record(path)
 	}
 	if len(o.EnvFiles) > 0 {
 		return
 	}
 	path := filepath.Join(m.dir, ".env")
-	if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
+	if fi, err := os.Stat(path); err == nil && !fi.IsDir() { // one that appears later is not read
 		m.envFiles = []string{path}
+		m.read.record(path)
 	}
+}
+
+var lineInEnvFile = regexp.MustCompile(`^failed to read (.+?): (?:line (\d+): )?(.*)$`)
+
+// envFileProblem reports an env file that cannot be understood.
+func (m *model) envFileProblem(ps *Problems, err error) {
+	at, text := place{File: m.shown(m.envFiles[0])}, err.Error()
+	if f := lineInEnvFile.FindStringSubmatch(strings.Join(strings.Fields(text), " ")); f != nil {
+		at.File, text = m.shown(f[1]), f[3]
+		if line, err := strconv.Atoi(f[2]); err == nil {
+			at.Line, at.Column = line, 1
+		}
+	}
+	ps.errorf(at, "not valid in an env file: %s", text).hint("each line is NAME=value")
 }
 
 // checkEnvFiles reports the env files that must not be read.
@@ -205,7 +224,8 @@ func (m *model) options(name string, more ...cli.ProjectOptionsFn) (*cli.Project
 func (m *model) load(ctx context.Context, name string) (*types.Project, error) {
 	p, err := m.unresolved(ctx, name)
 	if err == nil {
-		err = readableServices(p) // only now is it known which
+		m.read.recordServices(p) // only now is it known which
+		err = readableServices(p)
 	}
 	if err != nil {
 		return nil, err

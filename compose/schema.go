@@ -15,10 +15,15 @@ import (
 // attributes validates a file against the Compose schema, one attribute of one
 // service (network, volume, …) at a time.
 func (d *diagnosis) attributes(x *yamlIndex) {
-	opts := *d.model.interpolation(d.vars).Interpolate
+	opts := *d.model.interpolation(x.seenWith(d.vars)[0]).Interpolate
 	known := composeAttributes()
 	try := func(n *yaml.Node, path ...string) {
 		if n.Tag == "!reset" || n.Tag == "!override" {
+			return
+		}
+		if key := keyWithoutText(resolved(n)); key != nil {
+			d.wrong(x, path)
+			d.problems.errorf(x.place(key), "a key in %s is not text", strings.Join(path, ".")).hint("put it in quotes")
 			return
 		}
 		var value any
@@ -33,6 +38,7 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			return // reported by interpolation
 		}
 		if err := guarded(func() error { return schema.Validate(doc) }); err != nil {
+			d.wrong(x, path)
 			d.attribute(x, path, known, err)
 		}
 	}
@@ -63,6 +69,21 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			})
 		})
 	}
+}
+
+// keyWithoutText is the first key below n that is a number, a date or the like.
+func keyWithoutText(n *yaml.Node) *yaml.Node {
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			if tag := resolved(c).ShortTag(); tag != "!!str" && tag != "!!merge" {
+				return c
+			}
+		}
+		if found := keyWithoutText(c); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // each calls yield for the members of a mapping.
@@ -98,6 +119,12 @@ func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]st
 	full, rest, _ := strings.Cut(text, " ")
 	parts := strings.Split(full, ".")
 	if m := notAllowed.FindStringSubmatch(text); m != nil {
+		if len(path) == 1 && sectionKinds[path[0]] != "" || full == path[0] {
+			at, _ = x.find(append(parts, m[1]))
+			d.problems.errorf(at, "%q is not a name that something in %s can have", m[1], full).
+				hint("letters, digits, dots, underscores and hyphens make a name")
+			return
+		}
 		at, _ = x.find(append(parts, m[1]))
 		d.problems.errorf(at, "unknown attribute %q in %s", m[1], full)
 		return
@@ -107,8 +134,85 @@ func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]st
 		d.problems.errorf(at, "unknown attribute %q in %s", parts[len(parts)-1], strings.Join(parts[:len(parts)-1], "."))
 		return
 	}
-	// compose-go puts "a" before every type
-	d.problems.errorf(at, "%s", strings.NewReplacer("a array", "an array", "a integer", "an integer").Replace(text))
+	if m := noPattern.FindStringSubmatch(rest); m != nil {
+		d.problems.errorf(at, "%s is %q, which does not match %s", full, m[1], m[2])
+		return
+	}
+	if forms := d.forms(path); len(parts) == len(path) && len(forms) > 0 && strings.HasPrefix(rest, "must be ") {
+		p := d.problems.errorf(at, "%s must be %s", full, strings.Join(forms, " or "))
+		if n := x.value(path...); n != nil && slices.Equal(forms, []string{"text"}) && resolved(n).Kind == yaml.ScalarNode {
+			p.hint("put it in quotes: %q", resolved(n).Value)
+		}
+		return
+	}
+	if m := noProperty.FindStringSubmatch(rest); m != nil {
+		d.problems.errorf(at, "%s has no %s", full, m[1])
+		return
+	}
+	d.problems.errorf(at, "%s", plainTypes.Replace(text))
+}
+
+var (
+	noProperty = regexp.MustCompile(`^missing property '(.*)'$`)
+	noPattern  = regexp.MustCompile(`^'(.*)' does not match pattern '(.*)'$`)
+	// plainTypes are the schema's words for the forms of values, and people's.
+	plainTypes = strings.NewReplacer("a array", "a list", "an array", "a list", "array", "list", "a null", "nothing", "null", "nothing", "a string", "text", "string", "text", "a integer", "a whole number", "integer", "whole number")
+)
+
+// forms are the forms that the schema lets an attribute have, if it tells.
+func (d *diagnosis) forms(path []string) []string {
+	type node struct {
+		Ref        string           `json:"$ref"`
+		Type       any              `json:"type"`
+		OneOf      []node           `json:"oneOf"`
+		AnyOf      []node           `json:"anyOf"`
+		AllOf      []node           `json:"allOf"`
+		Properties map[string]*node `json:"properties"`
+	}
+	var doc struct {
+		node
+		Defs map[string]node `json:"$defs"`
+	}
+	if json.Unmarshal([]byte(schema.Schema), &doc) != nil {
+		return nil
+	}
+	names := map[string]string{"string": "text", "array": "a list", "object": "a mapping", "number": "a number", "integer": "a number", "boolean": "true or false"}
+	var forms []string
+	var collect func(n node, hops int)
+	collect = func(n node, hops int) {
+		if n.Ref != "" && hops > 0 {
+			collect(doc.Defs[strings.TrimPrefix(n.Ref, "#/$defs/")], hops-1)
+		}
+		types, _ := n.Type.([]any)
+		for _, t := range append(types, n.Type) {
+			if s, ok := t.(string); ok && names[s] != "" && !slices.Contains(forms, names[s]) {
+				forms = append(forms, names[s])
+			}
+		}
+		for _, sub := range slices.Concat(n.OneOf, n.AnyOf) {
+			collect(sub, hops)
+		}
+	}
+	switch len(path) {
+	case 1:
+		if n := doc.Properties[path[0]]; n != nil {
+			collect(*n, mergeDepth)
+		}
+	case 2:
+		return []string{"a mapping"}
+	case 3:
+		def := doc.Defs[sectionKinds[path[0]]]
+		for _, part := range append(def.AllOf, def) {
+			if part.Ref != "" {
+				part = doc.Defs[strings.TrimPrefix(part.Ref, "#/$defs/")]
+			}
+			if n := part.Properties[path[2]]; n != nil {
+				collect(*n, mergeDepth)
+				break
+			}
+		}
+	}
+	return forms
 }
 
 // composeAttributes reads the names of the attributes of each kind of entry

@@ -97,7 +97,7 @@ func survey(ctx context.Context, o Options, dir, file string, files []string) (*
 	config := &Config{ComposeFiles: s.ComposeFiles, index: indexTOML(file, "")}
 	l := &environmentLoad{o: o, dir: dir, config: config, shownFiles: []string{file}}
 	p := l.compose(ctx)
-	if p == nil {
+	if p == nil || l.problems.HasErrors() { // nothing is guessed from what Compose refuses
 		return nil, l.problems.sorted(l.shownFiles)
 	}
 	for _, f := range p.model.files {

@@ -1,10 +1,8 @@
 package compose
 
 import (
-	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/loader"
@@ -127,6 +125,10 @@ func (c *checker) network() {
 			p.hint("write the key without the project's name: did you mean %q?", meant)
 			return
 		}
+		if s, ok := c.project.Services[c.defaultService]; ok && s.NetworkMode != "" {
+			p.hint("the default service %q has network_mode: %s, where no simulator can reach it; give it networks: [%s] instead", c.defaultService, s.NetworkMode, key)
+			return
+		}
 		p.didYouMean(key, append(c.project.NetworkNames(), "default"))
 		if names := c.project.NetworkNames(); p.Hint == "" && len(names) > 0 {
 			p.hint("the project has %s", quoted(names, ", "))
@@ -224,44 +226,6 @@ func (c *checker) mappings() []mapping {
 		}
 	}
 	return all
-}
-
-// addresses checks what the environment says about subnets and fixed addresses.
-func (c *checker) addresses() {
-	for _, key := range sortedKeys(c.project.Networks) {
-		for i, pool := range c.project.Networks[key].Ipam.Config {
-			if pool == nil {
-				continue
-			}
-			at := func(field string) place {
-				return c.sources.at("networks", key, "ipam", "config", strconv.Itoa(i), field)
-			}
-			for field, value := range map[string]string{"subnet": pool.Subnet, "ip_range": pool.IPRange} {
-				if _, err := netip.ParsePrefix(value); value != "" && err != nil {
-					c.problems.errorf(at(field), "network %q has %q as its %s, which is not an address range", key, value, field)
-				}
-			}
-			if _, err := netip.ParseAddr(pool.Gateway); pool.Gateway != "" && err != nil {
-				c.problems.errorf(at("gateway"), "network %q has %q as its gateway, which is not an address", key, pool.Gateway)
-			}
-		}
-	}
-	for _, name := range c.project.ServiceNames() {
-		s := c.project.Services[name]
-		for _, key := range sortedKeys(s.Networks) {
-			n, net := s.Networks[key], c.project.Networks[key]
-			if n == nil || n.Ipv4Address == "" {
-				continue
-			}
-			at := c.sources.at("services", name, "networks", key, "ipv4_address")
-			if a, err := netip.ParseAddr(n.Ipv4Address); err != nil || !a.Is4() {
-				c.problems.errorf(at, "service %q has %q as its address on network %q, which is not an IPv4 address", name, n.Ipv4Address, key)
-			} else if !bool(net.External) && len(net.Ipam.Config) == 0 {
-				c.problems.errorf(at, "service %q has a fixed address on network %q, which has no subnet", name, key).
-					hint("give the network an ipam subnet that contains %s, or remove ipv4_address", n.Ipv4Address)
-			}
-		}
-	}
 }
 
 // sharedContainers finds references to a container_name of the project itself.

@@ -36,20 +36,7 @@ func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which %s", name, s.ContainerName, becomes).
 			hint("two trajectories cannot share a container name")
 	}
-	for i, p := range s.Ports {
-		if p.Published == "" || p.Published == "0" || s.NetworkMode == "host" {
-			continue
-		}
-		c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one", name, p.Target, p.Published).
-			hint("two trajectories cannot share a host port")
-	}
-	for i, p := range s.Ports {
-		if ip, err := netip.ParseAddr(p.HostIP); (err != nil || !ip.IsLoopback()) && s.NetworkMode != "host" {
-			c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes ports beyond the host's loopback address, where containers of other trajectories reach them", name).
-				hint("publish on the loopback address: \"127.0.0.1::%d\"", p.Target)
-			break // of each service the first is enough
-		}
-	}
+	c.portWarnings(name, s)
 	if s.NetworkMode == "host" {
 		c.problems.warnf(at("network_mode"), "service %q is in the network of the engine's host, from where the simulator serves nobody and every trajectory can be reached", name).
 			hint("put it on networks of the environment if it is to reach a persona")
@@ -57,6 +44,34 @@ func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 	c.hostWarnings(name, s)
 	if _, on := s.Networks[c.config.Network]; on && len(s.DNS) > 0 {
 		c.problems.warnf(at("dns"), "service %q has dns of its own; ctis adds the personas to its extra_hosts", name)
+	}
+}
+
+// portWarnings are about ports of the host: two trajectories cannot share one, and
+// one that is published on all of the host's addresses is in reach of containers of
+// every trajectory, through the gateways of their networks.
+func (c *checker) portWarnings(name string, s types.ServiceConfig) {
+	if s.NetworkMode == "host" {
+		return
+	}
+	for i, p := range s.Ports {
+		at := c.sources.at("services", name, "ports", strconv.Itoa(i))
+		where := ""
+		if p.HostIP == "" {
+			where = " of the loopback address"
+		}
+		switch {
+		case fixedPort(p):
+			c.problems.warnf(at, "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one%s", name, p.Target, p.Published, where).
+				hint("two trajectories cannot share a host port")
+		case p.HostIP == "":
+			c.problems.warnf(at, "service %q publishes %d on every address of the host, which becomes the loopback address", name, p.Target).
+				hint("on the others, containers of other trajectories would reach it; with a host_ip, it is published there")
+		}
+		if ip, err := netip.ParseAddr(p.HostIP); p.HostIP != "" && (err != nil || !ip.IsLoopback()) {
+			c.problems.warnf(at, "service %q publishes %d on %s of the host, where containers of other trajectories reach it", name, p.Target, p.HostIP).
+				hint("publish on the loopback address: \"127.0.0.1::%d\"", p.Target)
+		}
 	}
 }
 
@@ -128,26 +143,26 @@ func (c *checker) agentWarnings(name string, s types.ServiceConfig) {
 }
 
 // unsetVariables reports each variable that Compose replaces by an empty
-// string, once, at its first use.
+// string, once, at its first use. Included files may have variables of their own.
 func unsetVariables(m *model, files sources, vars types.Mapping, ps *Problems) {
 	seen := map[string]bool{}
-	for _, x := range files {
-		if !slices.Contains(m.files, x.path) {
-			continue // included files may have variables of their own
-		}
+	own := slices.DeleteFunc(slices.Clone(files), func(x *yamlIndex) bool { return !slices.Contains(m.files, x.path) })
+	for _, x := range slices.Concat(own, files) {
 		x.scalars(func(path []string, n *yaml.Node) {
 			if len(path) == 0 || !strings.Contains(n.Value, "$") {
 				return
 			}
-			_, _ = substitute(func(variable string) { // errors are the loader's to report
-				if !seen[variable] {
-					seen[variable] = true
-					ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
-				}
-			})(n.Value, func(k string) (string, bool) {
-				v, ok := vars[k]
-				return v[:min(1, len(v))], ok // empty or not is all that matters
-			})
+			for _, scope := range x.seenWith(vars) {
+				_, _ = substitute(func(variable string) { // errors are the loader's to report
+					if !seen[variable] {
+						seen[variable] = true
+						ps.warnf(x.place(n), "variable %q is not set, so %s", variable, emptied(n.Value))
+					}
+				})(n.Value, func(k string) (string, bool) {
+					v, ok := scope[k]
+					return v[:min(1, len(v))], ok // empty or not is all that matters
+				})
+			}
 		})
 	}
 }

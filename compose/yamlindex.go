@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/compose-spec/compose-go/v2/types"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -20,6 +21,19 @@ type yamlIndex struct {
 	nodes   int        // in all, with aliases written out; counted up to a limit
 	work    int        // of substituting variables, likewise
 	hardest *yaml.Node // the value that has most of it
+
+	repeats      bool // a key stands twice in one mapping
+	repeatsEntry bool // and it is a section's, or an entry's in one
+
+	scopes []types.Mapping // the variables that it is read with, once for each mention
+}
+
+// seenWith are the variables that the file is read with.
+func (x *yamlIndex) seenWith(otherwise types.Mapping) []types.Mapping {
+	if len(x.scopes) == 0 {
+		return []types.Mapping{otherwise}
+	}
+	return x.scopes
 }
 
 // indexYAML parses content. The error is a *yaml.LoadError or, where the file is
@@ -75,6 +89,22 @@ func (x *yamlIndex) find(path []string) (place, int) {
 		}
 	}
 	return best, depth
+}
+
+// value is what stands at path, or nil.
+func (x *yamlIndex) value(path ...string) *yaml.Node {
+	for _, n := range x.roots {
+		for _, part := range path {
+			if n == nil {
+				break
+			}
+			_, n = member(n, part, mergeDepth)
+		}
+		if n != nil {
+			return n
+		}
+	}
+	return nil
 }
 
 // descend follows path below n as far as it goes. It returns the last key (or
@@ -173,24 +203,25 @@ func (x *yamlIndex) scalars(yield func(path []string, n *yaml.Node)) {
 
 // repeated reports keys that stand twice in one mapping.
 func (x *yamlIndex) repeated(ps *Problems) {
-	var walk func(n *yaml.Node)
-	walk = func(n *yaml.Node) {
+	var walk func(n *yaml.Node, depth int)
+	walk = func(n *yaml.Node, depth int) {
 		if n.Kind == yaml.MappingNode {
 			seen := map[string]int{}
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				k := n.Content[i]
 				if first, ok := seen[k.Value]; ok && k.Kind == yaml.ScalarNode {
+					x.repeats, x.repeatsEntry = true, x.repeatsEntry || depth < 2
 					ps.errorf(x.place(k), "key %q is already defined in line %d", k.Value, first)
 				}
 				seen[k.Value] = k.Line
 			}
 		}
 		for _, c := range n.Content {
-			walk(c)
+			walk(c, depth+1)
 		}
 	}
 	for _, root := range x.roots {
-		walk(root)
+		walk(root, 0)
 	}
 }
 

@@ -94,12 +94,13 @@ networks:
 						t.Errorf("%s is on its fixed port", p)
 					}
 				}
-				if published[ip+" "+container] = true; ip != "::" { // with IPv6 the engine publishes there too
-					seen[p] = true
+				published[ip+" "+container], seen[p] = true, true
+				if ip != "127.0.0.1" {
+					t.Errorf("%s is in reach of other trajectories", p)
 				}
 			}
 		}
-		for _, want := range []string{"127.0.0.1 80/tcp", "0.0.0.0 80/tcp", "0.0.0.0 81/tcp", "0.0.0.0 82/tcp", "0.0.0.0 53/udp", "0.0.0.0 8443/tcp"} {
+		for _, want := range []string{"127.0.0.1 80/tcp", "127.0.0.1 81/tcp", "127.0.0.1 82/tcp", "127.0.0.1 53/udp", "127.0.0.1 8443/tcp"} {
 			if !published[want] {
 				t.Errorf("not published: %s\n%s", want, r.stdout)
 			}
@@ -128,8 +129,8 @@ func (b *bed) answersOnLoopback(id string) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if ip == "::" {
-			continue // a port of its own, for IPv6
+		if ip != "127.0.0.1" {
+			b.t.Errorf("published on %s", p)
 		}
 		resp, err := client.Get("http://127.0.0.1:" + number + "/")
 		if err != nil {
