@@ -203,6 +203,13 @@ func (r *Registry) Hold(id string) (release func(), err error) {
 	}), nil
 }
 
+// Held tells whether a process is setting a trajectory up or taking it down.
+func (r *Registry) Held(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[id]
+}
+
 // Retire makes Register and Hold refuse from now on, provided that nothing is
 // registered or held: all in one step. A process started again is not retired.
 func (r *Registry) Retire() error {
