@@ -54,8 +54,8 @@ func (f *fake) RemoveJournal(name string, before time.Time) error {
 	}
 	return f.err
 }
-func (f *fake) Retire() error                     { return f.err }
-func (f *fake) Healthy() error                    { return f.err }
+func (f *fake) Retire() error  { return f.err }
+func (f *fake) Healthy() error { return f.err }
 func (f *fake) Read(_ context.Context, _ api.JournalQuery, yield func([]byte) error) error {
 	for _, l := range f.lines {
 		if err := yield([]byte(l)); err != nil {
