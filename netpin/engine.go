@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -47,6 +48,7 @@ type Network struct {
 	Driver  string
 	Labels  map[string]string
 	Subnets []netip.Prefix
+	Created time.Time // by the engine's clock
 }
 
 // AmbiguousNetworkError says that several networks answer to one name. Using
@@ -113,7 +115,7 @@ func Holder(ctx context.Context, eng Engine, p netip.Prefix) (*Network, error) {
 }
 
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n)}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Created: n.Created}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

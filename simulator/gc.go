@@ -72,7 +72,7 @@ type GCResult struct {
 // every image what became of it, also beside an error.
 func CollectImages(ctx context.Context, eng GCEngine, o GCOptions) (*GCResult, error) {
 	res := &GCResult{Images: []GCImage{}}
-	now, err := engineTime(ctx, eng)
+	now, err := EngineTime(ctx, eng)
 	if err != nil {
 		return res, err
 	}
@@ -283,8 +283,8 @@ func containerNames(c container.Summary) string {
 	return strings.TrimPrefix(c.Names[0], "/")
 }
 
-// engineTime asks for the engine's clock: this machine's may be another's.
-func engineTime(ctx context.Context, eng interface {
+// EngineTime asks for the engine's clock: this machine's may be another's.
+func EngineTime(ctx context.Context, eng interface {
 	Info(ctx context.Context) (system.Info, error)
 }) (time.Time, error) {
 	info, err := eng.Info(ctx)

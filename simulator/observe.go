@@ -103,7 +103,7 @@ func (s *snapshot) ask(ctx context.Context, eng ExecEngine) {
 
 // age measures by the engine's own clock: this machine's may be another's.
 func (s *snapshot) age(ctx context.Context, eng Engine, c container.InspectResponse) error {
-	now, err := engineTime(ctx, eng)
+	now, err := EngineTime(ctx, eng)
 	if err != nil {
 		return err
 	}
