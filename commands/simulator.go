@@ -29,7 +29,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, detail func(string)) 
 	o := simulator.ImageOptions{Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: detail}
 	hash := ""
 	if !imagehash.Overridden(ref, env, skip) {
-		inputs, err := imagehash.Read(a.setting.BuildContext, dockerfile, nil)
+		inputs, err := imagehash.Read(a.setting.BuildContext, imagehash.Options{Dockerfile: dockerfile})
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func fixed() fstest.MapFS {
 
 func sum(t *testing.T, fsys fs.FS, args map[string]string) *Sum {
 	t.Helper()
-	in, err := Read(fsys, "Dockerfile", args)
+	in, err := Read(fsys, Options{Dockerfile: "Dockerfile", Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +235,12 @@ func TestTarHoldsExactlyTheBytesThatWereHashed(t *testing.T) {
 		if h.Typeflag == tar.TypeDir {
 			continue
 		}
+		if h.Name == ".dockerignore" {
+			if want := ".dockerignore\nDockerfile\n"; string(data) != want {
+				t.Errorf("ignore file = %q, want %q", data, want)
+			}
+			continue // it hides itself
+		}
 		again[h.Name] = &fstest.MapFile{Data: data, Mode: h.FileInfo().Mode()}
 		if h.Typeflag == tar.TypeSymlink {
 			again[h.Name].Data = []byte(h.Linkname)
@@ -301,7 +307,7 @@ func TestScriptWithWindowsLineEndsIsWarnedOf(t *testing.T) {
 		"empty":      {},
 		"short":      {Data: []byte("#!\r\n")},
 	}
-	in, err := Read(fsys, "Dockerfile", nil)
+	in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,8 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 		Tags:        []string{o.Choice.Ref},
 		Dockerfile:  dockerfile,
 		BuildArgs:   args,
+		Target:      o.Source.Target,
+		Platform:    o.Source.Platform,
 		Labels:      map[string]string{LabelHash: o.Source.Hash},
 		NoCache:     o.NoCache,
 		Remove:      true,

@@ -117,7 +117,7 @@ func ownContext() fstest.MapFS {
 
 func source(t *testing.T, fsys fs.FS, dockerfile string, args map[string]string) *imagehash.Sum {
 	t.Helper()
-	in, err := imagehash.Read(fsys, dockerfile, args)
+	in, err := imagehash.Read(fsys, imagehash.Options{Dockerfile: dockerfile, Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
