@@ -139,7 +139,7 @@ func (s *setup) look(ctx context.Context) error {
 }
 
 func (s *setup) ensureImage(ctx context.Context, line *uiStep) (string, error) {
-	image, err := s.app.ensureImage(ctx, s.o.image, line.detail)
+	image, err := s.app.ensureImage(ctx, s.o.image, s.o.source, line.detail)
 	if err != nil {
 		return "", err
 	}

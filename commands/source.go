@@ -20,10 +20,11 @@ const dockerfile = "templates/image/Dockerfile"
 // sourceOptions say what the simulator's image is built from. The zero value is
 // what CTIS_BUILD_CONTEXT names, or else what this program carries.
 type sourceOptions struct {
-	context string
-	file    string
-	args    words
-	target  string
+	context  string
+	file     string
+	args     words
+	target   string
+	platform string
 
 	embedded bool // what this program carries, whatever the environment says
 }
@@ -35,8 +36,12 @@ func (o *sourceOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + ", or Dockerfile where that is not there)", Destination: &o.file},
 		&cli.GenericFlag{Name: "build-arg", Usage: "build argument `K=V`, or K with its value from the environment (repeatable)", Value: &o.args},
 		&cli.StringFlag{Name: "target", Usage: "build `STAGE` of the Dockerfile instead of its last one", Destination: &o.target},
+		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit or a Dockerfile without RUN)", Destination: &o.platform},
 	}
 }
+
+// given tells whether the command line says what to build from.
+func (o sourceOptions) given() bool { return o.context != "" || o.file != "" }
 
 // words is a flag that may be repeated and whose values may hold commas.
 type words []string
@@ -56,7 +61,7 @@ func (a *app) source(o sourceOptions) (*imagehash.Sum, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := readInputs(files, name, args, o.target)
+	inputs, err := imagehash.Read(files, imagehash.Options{Dockerfile: name, Args: args, Target: o.target, Platform: o.platform})
 	if err != nil {
 		return nil, explainSource(err)
 	}
@@ -157,9 +162,4 @@ func explainSource(err error) error {
 		return &usageError{msg: err.Error(), hint: "correct the Dockerfile or the build context; nothing was built"}
 	}
 	return err
-}
-
-// readInputs finds what the Dockerfile reads from its context.
-func readInputs(files fs.FS, name string, args map[string]string, target string) (*imagehash.Inputs, error) {
-	return imagehash.Read(files, name, args)
 }
