@@ -151,15 +151,12 @@ func (a *app) buildArgs(list []string) (map[string]string, error) {
 	return args, nil
 }
 
-// explainSource tells a source that is wrong, which is the user's to correct, from
-// one that cannot be read or is just being edited.
+// explainSource makes of a source that is wrong the user's to correct. One that is
+// just being edited is not.
 func explainSource(err error) error {
-	var syntax *imagehash.SyntaxError
-	var missing *imagehash.MissingInputError
-	var name *imagehash.NameError
-	switch {
-	case errors.As(err, &syntax), errors.As(err, &missing), errors.As(err, &name):
-		return &usageError{msg: err.Error(), hint: "correct the Dockerfile or the build context; nothing was built"}
+	var changed *imagehash.ChangedInputError
+	if errors.As(err, &changed) {
+		return err
 	}
-	return err
+	return &usageError{msg: err.Error(), hint: "correct the Dockerfile, the build context or the command line; nothing was built"}
 }
