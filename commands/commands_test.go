@@ -106,13 +106,18 @@ func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // answer sends the file of dir that is named after the path, its slashes written as
-// underscores and ending in the filter dangling or label where that is asked for.
+// underscores and ending in the filter where one is asked for: dangling, of_PROJECT,
+// or label for any other label.
 func answer(w http.ResponseWriter, r *http.Request, dir string) bool {
 	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v"), "/")
 	name := strings.NewReplacer("/", "_", ":", "_").Replace(path)
 	switch filters := r.URL.Query().Get("filters"); {
 	case strings.Contains(filters, "dangling"):
 		name += "_dangling"
+	case strings.Contains(filters, "compose.project="):
+		_, project, _ := strings.Cut(filters, "compose.project=")
+		project, _, _ = strings.Cut(project, `"`)
+		name += "_of_" + project
 	case strings.Contains(filters, "label"):
 		name += "_label"
 	}

@@ -179,6 +179,10 @@ func removeImage(ctx context.Context, eng GCEngine, v ImageVerdict) (GCAction, s
 	case cerrdefs.IsConflict(err):
 		return GCSkipped, err.Error(), nil
 	}
+	// Two that remove one image at once get all kinds of errors from the engine.
+	if _, e := eng.ImageInspect(ctx, ref); cerrdefs.IsNotFound(e) {
+		return GCSkipped, "somebody else removed it", nil
+	}
 	return GCSkipped, err.Error(), fmt.Errorf("remove image %q: %w", ref, err)
 }
 

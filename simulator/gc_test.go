@@ -327,6 +327,9 @@ func TestWhatComesIntoUseMeanwhileIsSkipped(t *testing.T) {
 			return fmt.Errorf("no such image: %w", cerrdefs.ErrNotFound)
 		case "left":
 			return errors.New("disk on fire")
+		case "moved": // while another removes it
+			delete(f.images, ref)
+			return errors.New("unrecognized image ID")
 		case src(7):
 			f.images["double"].tags = append(f.images["double"].tags, "mine:1") // keeps its bytes
 		}
@@ -343,7 +346,10 @@ func TestWhatComesIntoUseMeanwhileIsSkipped(t *testing.T) {
 	if !strings.HasPrefix(got["stage"], "removed") {
 		t.Error("one that fails keeps others from going")
 	}
-	if want := int64(100 + 300); res.Freed != want { // moved and the stage
+	if got["moved"] != "skipped: somebody else removed it" {
+		t.Errorf("removed by two at once: %q", got["moved"])
+	}
+	if want := int64(300); res.Freed != want { // the stage
 		t.Errorf("freed are %d bytes, not %d", res.Freed, want)
 	}
 }

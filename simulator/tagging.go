@@ -27,7 +27,7 @@ func buildTag(ctx context.Context, eng ImageEngine, o ImageOptions) (built bool,
 		}
 		switch built, err := tag(ctx, eng, o, id); {
 		case err == nil:
-			return built, clearUntagged(ctx, eng, o.Choice.Hash)
+			return built, clearUntagged(ctx, eng, o)
 		case !errors.Is(err, errLost):
 			return false, err
 		}
@@ -62,11 +62,12 @@ func tag(ctx context.Context, eng ImageEngine, o ImageOptions, id string) (mine 
 	return true, nil
 }
 
-// clearUntagged removes images of a source that have no tag, since one has it now.
-// One that a container uses stays; `ctis gc` removes it when that is gone.
-func clearUntagged(ctx context.Context, eng ImageEngine, hash string) error {
+// clearUntagged removes images of the source that have no tag, since one has it now.
+// One that a container uses stays, and so does one that the engine fails to remove:
+// the image that was asked for is there. `ctis gc` removes what is left.
+func clearUntagged(ctx context.Context, eng ImageEngine, o ImageOptions) error {
 	left, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
-		filters.Arg("dangling", "true"), filters.Arg("label", LabelHash+"="+hash))})
+		filters.Arg("dangling", "true"), filters.Arg("label", LabelHash+"="+o.Choice.Hash))})
 	if err != nil {
 		return fmt.Errorf("list untagged images: %w", err)
 	}
@@ -74,10 +75,10 @@ func clearUntagged(ctx context.Context, eng ImageEngine, hash string) error {
 		if len(tagsOf(i)) > 0 {
 			continue
 		}
-		_, err := eng.ImageRemove(ctx, i.ID, image.RemoveOptions{PruneChildren: true})
-		if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
-			return fmt.Errorf("remove the untagged image %q: %w", i.ID, err)
+		// Two that remove one image at once get all kinds of errors from the engine.
+		if _, err := eng.ImageRemove(ctx, i.ID, image.RemoveOptions{PruneChildren: true}); err != nil && !cerrdefs.IsNotFound(err) {
+			o.Progress(fmt.Sprintf("an untagged image stays for ctis gc: %v", err))
 		}
 	}
-	return nil
+	return ctx.Err()
 }
