@@ -2,8 +2,6 @@ package imagehash
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -143,65 +141,6 @@ func TestWhatIsReadFromElsewhereIsReported(t *testing.T) {
 	}
 	if !reflect.DeepEqual(sc.remote, want) {
 		t.Errorf("remote =\n%+v, want\n%+v", sc.remote, want)
-	}
-}
-
-// The corpus holds Dockerfiles of public repositories with hand-made lists of
-// what each reads. CTIS_CORPUS names its directory.
-func TestSourcesOfPublicDockerfilesAreThoseListedByHand(t *testing.T) {
-	dir := os.Getenv("CTIS_CORPUS")
-	if dir == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CTIS_CORPUS is not set")
-		}
-		t.Skip("CTIS_CORPUS is not set")
-	}
-	lists, err := filepath.Glob(filepath.Join(dir, "dockerfile", "*", "inputs.txt"))
-	if err != nil || len(lists) == 0 {
-		t.Fatalf("no lists in the corpus: %v", err)
-	}
-	for _, list := range lists {
-		t.Run(filepath.Base(filepath.Dir(list)), func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(filepath.Dir(list), "Dockerfile"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantText, err := os.ReadFile(list)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sc, err := scan(Options{Dockerfile: "Dockerfile", Platform: "linux/amd64", Args: map[string]string{
-				"TARGETPLATFORM": "linux/amd64", "TARGETOS": "linux", "TARGETARCH": "amd64", "TARGETVARIANT": "",
-				"BUILDPLATFORM": "linux/amd64", "BUILDOS": "linux", "BUILDARCH": "amd64",
-			}}, text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]bool{}
-			for _, s := range sc.sources {
-				p := s.pattern
-				if before, after, ok := strings.Cut(p, "/./"); ok && s.parents {
-					p = before + "/./" + after
-					got[p] = true
-					continue
-				}
-				got[clean(p)] = true
-			}
-			want := map[string]bool{}
-			for _, l := range strings.Fields(string(wantText)) {
-				want[l] = true
-			}
-			for p := range got {
-				if !want[p] {
-					t.Errorf("found %q, which is not listed", p)
-				}
-			}
-			for p := range want {
-				if !got[p] {
-					t.Errorf("did not find %q", p)
-				}
-			}
-		})
 	}
 }
 
