@@ -71,7 +71,9 @@ func (a *app) root() *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
+			a.initCommand(),
 			a.validateCommand(),
+			a.configCommand(),
 			a.upCommand(),
 			a.downCommand(),
 			a.statusCommand(),

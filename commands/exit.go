@@ -31,7 +31,10 @@ type usageError struct{ msg, hint string }
 func (e *usageError) Error() string { return e.msg }
 
 // invalidError is an environment with errors. All of them are in problems.
-type invalidError struct{ problems compose.Problems }
+type invalidError struct {
+	problems compose.Problems
+	unserved bool // it is valid, and asks for what this version cannot do
+}
 
 func (e *invalidError) Error() string {
 	n := 0
@@ -39,6 +42,9 @@ func (e *invalidError) Error() string {
 		if p.Severity == compose.SeverityError {
 			n++
 		}
+	}
+	if e.unserved {
+		return fmt.Sprintf("the environment is valid, and this version of ctis cannot serve all of it: %s", plural(n, "error"))
 	}
 	return fmt.Sprintf("the environment is invalid: %s", plural(n, "error"))
 }
@@ -123,6 +129,9 @@ func explain(ctx context.Context, instance string, err error) failure {
 		f.Code, f.Hint, f.exit = "usage", usage.hint, exitUsage
 	case errors.As(err, &invalid):
 		f.Code, f.exit = "invalid", exitUsage
+		if invalid.unserved {
+			f.Code = "unserved"
+		}
 		f.Hint = "each line above names a file, a line and a column; nothing was started"
 		f.Details = map[string]any{"problems": invalid.problems}
 	case errors.As(err, &id):

@@ -110,7 +110,10 @@ func (s *setup) load(ctx context.Context) error {
 		return err
 	}
 	if problems.HasErrors() {
-		return &invalidError{problems}
+		return &invalidError{problems: problems}
+	}
+	if unserved := env.Unserved(); unserved.HasErrors() {
+		return &invalidError{problems: unserved, unserved: true}
 	}
 	for _, p := range problems {
 		s.app.ui.lines(printable(problemText(p)))

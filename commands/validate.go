@@ -79,21 +79,25 @@ func (a *app) runValidate(ctx context.Context, o environmentOptions) error {
 // loadEnvironment reads an environment for the trajectory id, which is "" while
 // nothing is to be started. The environment is nil if a problem is an error.
 func (a *app) loadEnvironment(ctx context.Context, o environmentOptions, id string) (*compose.Environment, compose.Problems, error) {
-	dir, err := workingDir()
+	load, err := a.loadOptions(o, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	if filepath.IsAbs(o.dir) {
-		dir = o.dir
-	} else {
-		dir = filepath.Join(dir, o.dir)
-	}
-	env, problems := compose.Load(ctx, compose.Options{
-		Dir:      dir,
-		ID:       id,
-		Profiles: o.profiles.Value(),
-		EnvFiles: o.envFiles.Value(),
-		Environ:  a.setting.Environ,
-	})
+	env, problems := compose.Load(ctx, load)
 	return env, problems, ctx.Err()
+}
+
+// loadOptions are the options with an absolute directory.
+func (a *app) loadOptions(o environmentOptions, id string) (compose.Options, error) {
+	dir := o.dir
+	if !filepath.IsAbs(dir) {
+		wd, err := workingDir()
+		if err != nil {
+			return compose.Options{}, err
+		}
+		dir = filepath.Join(wd, dir)
+	}
+	return compose.Options{
+		Dir: dir, ID: id, Profiles: o.profiles.Value(), EnvFiles: o.envFiles.Value(), Environ: a.setting.Environ,
+	}, nil
 }

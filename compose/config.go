@@ -1,8 +1,10 @@
 package compose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,8 +12,6 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-
-	"github.com/linuxarena/ctis/server/api"
 )
 
 // ConfigFile is the name of the file that makes a directory an environment.
@@ -22,37 +22,19 @@ type Config struct {
 	Network         string   // Compose network key, without the project prefix
 	ComposeFiles    []string // as written; empty: Compose's own discovery
 	DefaultService  string   // "": found by validation
+	SeedAssetsFrom  string   // absolute path in the default service's container; "": none
 	RequiredEnvVars []string
-	Personas        []Persona // in the order of the file
+	Upstreams       []Upstream       // in the order of the file
+	ExposedServices []ExposedService // in the order of the file
+	Personas        []Persona        // in the order of the file
 
 	index *tomlIndex
 }
 
-// Persona is a public hostname the simulator plays.
-type Persona struct {
-	Host         Hostname
-	Name         string   // the hostname as the file spells it
-	ServerHeader string   // never empty
-	Endpoints    []string // in the order of the file
+var configKeys = []string{
+	"network", "compose_files", "default_service", "required_env_vars", "seed_assets_from",
+	"upstream_proxies", "exposed_services", "personas",
 }
-
-// The keys of each table. Those that this version does not support are known
-// all the same: they are no typing mistakes, and the answer to one differs.
-var (
-	configKeys = keySet{
-		supported:   []string{"network", "compose_files", "default_service", "required_env_vars", "personas"},
-		unsupported: []string{"exposed_services", "upstream_proxies", "seed_assets_from"},
-	}
-	personaKeys = keySet{
-		supported:   []string{"endpoints", "server_header"},
-		unsupported: []string{"backend", "rules"},
-	}
-)
-
-type keySet struct{ supported, unsupported []string }
-
-func (k keySet) all() []string        { return slices.Concat(k.supported, k.unsupported) }
-func (k keySet) has(name string) bool { return slices.Contains(k.all(), name) }
 
 // ParseConfig reads a ctis.toml. file names it in the problems. One syntax
 // error ends the reading; otherwise every problem is reported, and the Config
@@ -106,133 +88,41 @@ func (r *configReader) config(doc map[string]any) *Config {
 			r.problems.errorf(r.index.value("required_env_vars", elem(i)), "%q is not the name of an environment variable", name)
 		}
 	}
+	c.SeedAssetsFrom = r.seedAssetsFrom(doc)
+	c.Upstreams = r.upstreams(doc)
+	c.ExposedServices = r.exposedServices(doc)
 	c.Personas = r.personas(doc)
+	r.repeatedHosts(c)
+	r.assetsEndpoint(c)
 	return c
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func (r *configReader) personas(doc map[string]any) []Persona {
-	tables, ok := r.table(doc, "personas")
-	if !ok {
-		return nil
-	}
-	names := make([]string, 0, len(tables))
-	for name := range tables {
-		names = append(names, name)
-	}
-	// The first persona answers clients that name none, so order matters.
-	slices.SortFunc(names, func(a, b string) int {
-		return r.index.order("personas", a) - r.index.order("personas", b)
-	})
-	seen := map[Hostname]string{}
-	var personas []Persona
-	for _, name := range names {
-		at := r.index.key("personas", name)
-		table, ok := r.table(tables, "personas", name)
-		if !ok || r.unquoted(table, []string{"personas", name}) {
-			continue
-		}
-		host, err := ParseHostname(name)
-		if err != nil {
-			r.problems.errorf(at, "%s", err)
-		} else if first, twice := seen[host]; twice {
-			r.problems.errorf(at, "hostname %q is declared twice, first as %q in line %d", name, first, r.index.key("personas", first).Line)
-		} else {
-			seen[host] = name
-		}
-		personas = append(personas, r.persona(table, name, host))
-	}
-	return personas
-}
-
-// unquoted reports a hostname that was written without quotes: TOML reads
-// [personas.filebin.net] as a table "net" inside a table "filebin".
-func (r *configReader) unquoted(table map[string]any, path []string) bool {
-	found := false
-	for key, v := range table {
-		sub, ok := v.(map[string]any)
-		if !ok || personaKeys.has(key) {
-			continue
-		}
-		found = true
-		if full := append(path[:len(path):len(path)], key); !r.unquoted(sub, full) {
-			r.problems.errorf(r.index.key(full...), "[%s] is a table in a table, not a hostname", toml.Key(full)).
-				hint("write [personas.%q]", strings.Join(full[1:], "."))
-		}
-	}
-	return found
-}
-
-func (r *configReader) persona(table map[string]any, name string, host Hostname) Persona {
-	p := Persona{Host: host, Name: name, ServerHeader: api.DefaultServerHeader}
-	path := []string{"personas", name}
-	r.keys(table, path, personaKeys)
-	if v, ok := r.text(table, append(path, "server_header")...); ok && v != "" {
-		p.ServerHeader = v
-		if !legalHeaderValue(v) {
-			r.problems.errorf(r.index.value(append(path, "server_header")...), "server_header %q is not a legal header value", v).
-				hint("use visible ASCII characters, with single spaces only between them")
-		}
-	}
-	p.Endpoints = r.texts(table, append(path, "endpoints")...)
-	for i, e := range p.Endpoints {
-		r.endpoint(e, append(path, "endpoints", elem(i)))
-	}
-	return p
-}
-
-func (r *configReader) endpoint(e string, path []string) {
-	at := r.index.value(path...)
-	switch {
-	case e == "": // reported with its type
-	case strings.Trim(e, "/") != e && !strings.Contains(strings.Trim(e, "/"), "/") && strings.Trim(e, "/") != "":
-		r.problems.errorf(at, "endpoint %q has slashes around it", e).hint("write %q", strings.Trim(e, "/"))
-	case !pathSegment.MatchString(e) || e == "." || e == "..":
-		r.problems.errorf(at, "endpoint %q is not a single path segment", e)
-	case !slices.Contains(api.BuiltinEndpoints, e):
-		r.problems.errorf(at, "endpoint %q is not built in, and this persona has nothing else to answer it", e).
-			hint("%s", builtinHint(e))
-	}
-}
-
-// pathSegment is what may stand between two slashes without being encoded
-// (RFC 3986, pchar without percent-encoding).
-var pathSegment = regexp.MustCompile(`^[A-Za-z0-9._~!$&'()*+,;=:@-]+$`)
-
-func builtinHint(e string) string {
-	if near, ok := Nearest(e, api.BuiltinEndpoints); ok {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return "built in are " + strings.Join(api.BuiltinEndpoints, ", ")
-}
-
-// legalHeaderValue is RFC 9110's field-value without obs-text and tabs.
-func legalHeaderValue(v string) bool {
-	for i := 0; i < len(v); i++ {
-		if v[i] < ' ' || v[i] > '~' {
-			return false
-		}
-	}
-	return strings.TrimSpace(v) == v && !strings.Contains(v, "  ")
-}
-
 // keys reports the keys of a table that do not belong there.
-func (r *configReader) keys(table map[string]any, path []string, known keySet) {
+func (r *configReader) keys(table map[string]any, path []string, known []string) {
 	for key := range table {
-		full := append(path[:len(path):len(path)], key)
-		switch {
-		case slices.Contains(known.supported, key):
-		case slices.Contains(known.unsupported, key):
-			r.problems.errorf(r.index.key(full...), "%s is not supported by this version of ctis", toml.Key(full))
-		default:
-			message := fmt.Sprintf("unknown key %q", key)
-			if len(path) > 0 {
-				message += " in " + toml.Key(path).String()
-			}
-			r.problems.errorf(r.index.key(full...), "%s", message).didYouMean(key, known.all())
+		if slices.Contains(known, key) {
+			continue
 		}
+		message := fmt.Sprintf("unknown key %q", key)
+		if len(path) > 0 {
+			message += " in " + keyName(path)
+		}
+		r.problems.errorf(r.index.key(below(path, key)...), "%s", message).didYouMean(key, known)
 	}
+}
+
+// below is the path of something below path, in memory of its own.
+func below(path []string, parts ...string) []string {
+	return slices.Concat(path, parts)
+}
+
+// ordered are the keys of a table in the order of the file.
+func (r *configReader) ordered(table map[string]any, path []string) []string {
+	return slices.SortedFunc(maps.Keys(table), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.index.order(below(path, a)...), r.index.order(below(path, b)...)), cmp.Compare(a, b))
+	})
 }
 
 // table, text and texts read the last part of path from parent, and report a
@@ -284,10 +174,10 @@ func (r *configReader) texts(parent map[string]any, path ...string) []string {
 	}
 	texts, seen := make([]string, len(list)), map[string]bool{}
 	for i, v := range list {
-		at := append(path[:len(path):len(path)], elem(i))
-		texts[i], _ = r.asText(v, at)
+		element := below(path, elem(i))
+		texts[i], _ = r.asText(v, element)
 		if seen[texts[i]] && texts[i] != "" {
-			r.problems.errorf(r.index.value(at...), "%q stands twice in %s", texts[i], keyName(path))
+			r.problems.errorf(r.index.value(element...), "%q stands twice in %s", texts[i], keyName(path))
 		}
 		seen[texts[i]] = true
 	}

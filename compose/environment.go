@@ -45,9 +45,13 @@ type Environment struct {
 	Network        string // key of the network that the simulator joins
 
 	// Settings is the SHA-256, in hex, over everything that shapes containers or
-	// personas. The same environment has the same value under every project
-	// name; any change that would make another container or persona changes it.
+	// what hosts answer. The same environment has the same value under every
+	// project name; any change that would make another container, persona,
+	// exposed service or upstream proxy changes it. The values of API keys are no
+	// part of it.
 	Settings string
+
+	inherit []string // see [Invocation]
 }
 
 // Load reads and checks an environment (SPEC §3). It needs no engine and
@@ -67,10 +71,18 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 			return nil, ps
 		}
 	}
+	if undeclared(dir, file) {
+		return nil, surveyProblems(ctx, o, dir, file)
+	}
 	content, ok := readConfig(o.Dir, file, &ps)
 	if !ok {
 		return nil, ps
 	}
+	return loadDeclared(ctx, o, dir, file, content)
+}
+
+// loadDeclared is Load with the content of a ctis.toml.
+func loadDeclared(ctx context.Context, o Options, dir, file string, content []byte) (*Environment, Problems) {
 	config, ps := ParseConfig(file, content)
 	if config == nil {
 		return nil, ps
@@ -103,7 +115,7 @@ func readConfig(dir, file string, ps *Problems) ([]byte, bool) {
 		ps.refused(file, place{File: file}, refused)
 	case os.IsNotExist(err):
 		ps.errorf(place{File: file}, "there is no %s, so this directory is no environment", ConfigFile).
-			hint("name the directory that has one; its smallest content is: network = \"default\"")
+			hint("name the directory that has one, or add a Compose file here and let ctis init write one")
 	default:
 		ps.errorf(place{File: file}, "cannot be read: %s", reason(err))
 	}
@@ -127,11 +139,24 @@ func (l *environmentLoad) shown(path string) string {
 	return path
 }
 
-func (l *environmentLoad) load(ctx context.Context) *Environment {
+// composed is the Compose half of an environment: resolved, and not yet held
+// against what ctis.toml says of it.
+type composed struct {
+	model   *model
+	id      string
+	vars    types.Mapping
+	sources sources
+	project *types.Project
+}
+
+// compose resolves the Compose project; nil where the problems say why it cannot be.
+func (l *environmentLoad) compose(ctx context.Context) *composed {
 	m, ps := newModel(l.o, l.dir, l.config, l.shown)
 	l.problems = append(l.problems, ps...)
 	if m == nil {
-		l.requiredVariables(environMapping(withoutCompose(l.o.Environ)))
+		vars := environMapping(withoutCompose(l.o.Environ))
+		l.requiredVariables(vars)
+		l.apiKeys(vars)
 		return nil
 	}
 	for _, f := range m.files {
@@ -147,6 +172,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		return nil
 	}
 	l.requiredVariables(vars)
+	l.apiKeys(vars)
 
 	before := len(l.problems)
 	src, safe := m.takeInventory(vars, &l.problems)
@@ -168,8 +194,18 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 			return nil
 		}
 	}
+	return &composed{model: m, id: id, vars: vars, sources: src, project: project}
+}
+
+func (l *environmentLoad) load(ctx context.Context) *Environment {
+	l.bodyFiles()
+	p := l.compose(ctx)
+	if p == nil {
+		return nil
+	}
+	m, project := p.model, p.project
 	other := l.other(ctx, m)
-	c := checker{config: l.config, dir: l.dir, id: id, project: project, other: other, sources: src, model: m, vars: vars, problems: &l.problems}
+	c := checker{config: l.config, dir: l.dir, id: p.id, project: project, other: other, sources: p.sources, model: m, vars: p.vars, problems: &l.problems}
 	c.check()
 	if l.problems.HasErrors() {
 		return nil
@@ -184,7 +220,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
 		DefaultService: c.defaultService, Network: l.config.Network,
-		Settings: digest,
+		Settings: digest, inherit: m.mentioned(p.sources, project),
 	}
 }
 
@@ -204,20 +240,6 @@ func (l *environmentLoad) other(ctx context.Context, m *model) *types.Project {
 		return nil
 	}
 	return project
-}
-
-func (l *environmentLoad) requiredVariables(vars types.Mapping) {
-	for i, name := range l.config.RequiredEnvVars {
-		if !envName.MatchString(name) || vars[name] != "" {
-			continue
-		}
-		state := "not set"
-		if _, ok := vars[name]; ok {
-			state = "empty"
-		}
-		l.problems.errorf(l.config.index.value("required_env_vars", elem(i)), "required variable %q is %s", name, state).
-			hint("export it, or put it into .env beside the Compose file")
-	}
 }
 
 func environMapping(environ []string) types.Mapping {

@@ -33,6 +33,7 @@ type inventory struct {
 	work     int
 	ports    int
 	refused  bool
+	visits   []composeFile // each reading of a file, in order
 }
 
 // composeFile is one file on the way of an inventory.
@@ -42,6 +43,7 @@ type composeFile struct {
 	base     string        // what its includes and extends are relative to
 	vars     types.Mapping // for its interpolation
 	envFiles string        // what tells vars from others
+	levels   [][]string    // env files that vars come from: the includer's first, which win; of one level the last wins
 	at       place         // where it is mentioned
 	from     []string      // the files that lead to it
 	extended bool          // its includes are not looked at
@@ -51,9 +53,18 @@ type composeFile struct {
 // the form of the model's own files. The sources are only needed for positions.
 // Where any is refused, safe is false, and nothing more may be done with them.
 func (m *model) takeInventory(vars types.Mapping, ps *Problems) (files sources, safe bool) {
-	v := &inventory{model: m, problems: ps, visited: map[string]bool{}, indexed: map[string]*yamlIndex{}}
+	v := newInventory(m, ps)
+	return v.take(vars)
+}
+
+func newInventory(m *model, ps *Problems) *inventory {
+	return &inventory{model: m, problems: ps, visited: map[string]bool{}, indexed: map[string]*yamlIndex{}}
+}
+
+func (v *inventory) take(vars types.Mapping) (files sources, safe bool) {
+	m := v.model
 	for _, path := range m.files {
-		v.visit(composeFile{path: path, workDir: m.dir, base: m.dir, vars: vars, at: place{File: m.shown(path)}})
+		v.visit(composeFile{path: path, workDir: m.dir, base: m.dir, vars: vars, levels: [][]string{m.envFiles}, at: place{File: m.shown(path)}})
 	}
 	// The model's own files come last, in their order: they win.
 	var own sources
@@ -84,6 +95,7 @@ func (v *inventory) visit(f composeFile) {
 	if x == nil || v.full() {
 		return
 	}
+	v.visits = append(v.visits, f)
 	f.from = append(f.from[:len(f.from):len(f.from)], f.path)
 	for _, root := range x.roots {
 		if !f.extended {
@@ -197,7 +209,7 @@ func (v *inventory) include(f composeFile, x *yamlIndex, entry *yaml.Node) {
 	if len(paths) == 0 {
 		return
 	}
-	inner := composeFile{from: f.from, vars: f.vars, envFiles: f.envFiles, at: x.place(entry)}
+	inner := composeFile{from: f.from, vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(entry)}
 	first := absolute(f.base, paths[0])
 	switch {
 	case projectDir == "":
@@ -211,7 +223,7 @@ func (v *inventory) include(f composeFile, x *yamlIndex, entry *yaml.Node) {
 		}
 		inner.workDir, inner.base = relative(f.base, dir), filepath.Join(f.workDir, projectDir)
 	}
-	inner.vars, inner.envFiles = v.includedVariables(f, inner, x, entry, envFiles)
+	v.includedVariables(f, &inner, x, entry, envFiles)
 	for _, p := range paths {
 		inner.path = absolute(f.base, p)
 		v.visit(inner)
@@ -219,7 +231,7 @@ func (v *inventory) include(f composeFile, x *yamlIndex, entry *yaml.Node) {
 }
 
 // includedVariables are those of the includer and of the include's own files.
-func (v *inventory) includedVariables(f, inner composeFile, x *yamlIndex, entry *yaml.Node, nodes []*yaml.Node) (types.Mapping, string) {
+func (v *inventory) includedVariables(f composeFile, inner *composeFile, x *yamlIndex, entry *yaml.Node, nodes []*yaml.Node) {
 	var files []string
 	if len(nodes) == 0 {
 		files = []string{filepath.Join(inner.base, ".env")}
@@ -236,14 +248,15 @@ func (v *inventory) includedVariables(f, inner composeFile, x *yamlIndex, entry 
 		var refused *refusedError
 		if errors.As(check.check(file), &refused) {
 			v.refuse(v.model.shown(file), at, refused)
-			return f.vars, f.envFiles
+			return
 		}
 	}
 	more, err := dotenv.GetEnvFromFile(f.vars, files)
 	if err != nil {
-		return f.vars, f.envFiles // missing or malformed: Compose says so
+		return // missing or malformed: Compose says so
 	}
-	return f.vars.Clone().Merge(more), f.envFiles + strings.Join(files, "\x00")
+	inner.vars, inner.envFiles = f.vars.Clone().Merge(more), f.envFiles+strings.Join(files, "\x00")
+	inner.levels = append(f.levels[:len(f.levels):len(f.levels)], files)
 }
 
 // extends follows the file that a service extends one of.
@@ -257,7 +270,7 @@ func (v *inventory) extends(f composeFile, x *yamlIndex, service *yaml.Node) {
 		path := absolute(f.base, name)
 		v.visit(composeFile{
 			path: path, workDir: filepath.Dir(path), base: filepath.Dir(path),
-			vars: f.vars, envFiles: f.envFiles, at: x.place(file), from: f.from, extended: true,
+			vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(file), from: f.from, extended: true,
 		})
 	}
 }

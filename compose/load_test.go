@@ -81,7 +81,7 @@ func render(ps Problems, dir string) string {
 			b.WriteString("    " + p.Hint + "\n")
 		}
 	}
-	return strings.ReplaceAll(b.String(), dir+"/", "")
+	return strings.NewReplacer(dir+"/", "", dir, "DIR").Replace(b.String())
 }
 
 func storyOptions(comment, dir string) Options {

@@ -19,7 +19,7 @@ type Runner struct {
 	Docker  string   // the docker program; "" means docker in PATH
 	Host    string   // engine endpoint, as DOCKER_HOST; "" leaves the choice to the CLI
 	Context string   // docker context, where Host is ""
-	Environ []string // the caller's environment; COMPOSE_* of it is not passed on
+	Environ []string // the caller's environment; what of it would steer Compose is not passed on
 }
 
 // Invocation is what every compose command of one trajectory has in common.
@@ -28,8 +28,11 @@ type Invocation struct {
 	Dir      string   // project directory
 	Files    []string // in order
 	Override []byte   // merged over them last; goes through standard input, so that no file is left behind
-	EnvFiles []string
+	EnvFiles []string // none: not even a .env that Compose would find
 	Profiles []string
+	// Inherit are the caller's variables that are passed on though they steer
+	// Compose, because the environment itself uses them.
+	Inherit []string
 }
 
 // Invocation returns the arguments with which Compose sees the environment as
@@ -37,7 +40,7 @@ type Invocation struct {
 func (e *Environment) Invocation(id string, override []byte) Invocation {
 	return Invocation{
 		ID: id, Dir: e.ProjectDir, EnvFiles: e.EnvFiles, Profiles: e.Profiles,
-		Files: e.Files, Override: override,
+		Files: e.Files, Override: override, Inherit: e.inherit,
 	}
 }
 
@@ -150,27 +153,30 @@ func (r *Runner) docker() string {
 
 // environ is the environment of a child: the caller's without what would steer
 // Compose, and the one endpoint that ctis itself talks to.
-func (r *Runner) environ(id string) []string {
+func (r *Runner) environ(i Invocation) []string {
 	drop := func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return (r.Host != "" || r.Context != "") && (name == "DOCKER_HOST" || name == "DOCKER_CONTEXT")
 	}
-	env := slices.DeleteFunc(withoutCompose(r.Environ), drop)
+	env := slices.DeleteFunc(inherited(r.Environ, i.Inherit), drop)
 	switch {
 	case r.Host != "":
 		env = append(env, "DOCKER_HOST="+r.Host)
 	case r.Context != "":
 		env = append(env, "DOCKER_CONTEXT="+r.Context)
 	}
-	if id != "" {
-		env = append(env, "COMPOSE_PROJECT_NAME="+id)
+	if i.ID != "" {
+		env = append(env, "COMPOSE_PROJECT_NAME="+i.ID)
+	}
+	if len(i.EnvFiles) == 0 {
+		env = append(env, "COMPOSE_DISABLE_ENV_FILE=true") // one may appear between create and up
 	}
 	return env
 }
 
 func (r *Runner) command(ctx context.Context, i Invocation, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.docker(), args...)
-	cmd.Env = r.environ(i.ID)
+	cmd.Env = r.environ(i)
 	cmd.Dir = i.Dir
 	cmd.Stdin = bytes.NewReader(i.Override)
 	cmd.SysProcAttr = childAttr()

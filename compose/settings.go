@@ -10,26 +10,50 @@ import (
 	"slices"
 
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/linuxarena/ctis/server/api"
 )
 
 // settingsFormat changes when the meaning of [Environment.Settings] does, so
 // that values of different versions never compare equal by accident.
-const settingsFormat = "ctis settings 1\n"
+const settingsFormat = "ctis settings 2\n"
 
 // settings is the value of [Environment.Settings]. The project should be
 // loaded under a name that is the same for all trajectories.
 func settings(c *Config, defaultService string, p *types.Project) (string, error) {
+	type exposed struct {
+		Host   Hostname
+		Target string
+	}
 	type persona struct {
 		Host         Hostname
 		ServerHeader string
 		Endpoints    []string
+		Backend      string
+		Rules        []api.Rule
 	}
 	declared := struct {
-		Network, DefaultService string
-		Personas                []persona
-	}{Network: c.Network, DefaultService: defaultService}
+		Network, DefaultService, SeedAssetsFrom string
+		Upstreams                               []api.Upstream
+		Exposed                                 []exposed
+		Personas                                []persona // the first is special, so their order counts
+	}{Network: c.Network, DefaultService: defaultService, SeedAssetsFrom: c.SeedAssetsFrom}
+	for _, u := range c.Upstreams {
+		full := u.Upstream
+		full.Rules = wire(u.Rules)
+		declared.Upstreams = append(declared.Upstreams, full)
+	}
+	slices.SortFunc(declared.Upstreams, func(a, b api.Upstream) int { return cmp.Compare(a.Host, b.Host) })
+	for _, e := range c.ExposedServices {
+		declared.Exposed = append(declared.Exposed, exposed{e.Host, e.Target.String()})
+	}
+	slices.SortFunc(declared.Exposed, func(a, b exposed) int { return cmp.Compare(a.Host, b.Host) })
 	for _, q := range c.Personas {
-		declared.Personas = append(declared.Personas, persona{q.Host, q.ServerHeader, append([]string{}, q.Endpoints...)})
+		p := persona{Host: q.Host, ServerHeader: q.ServerHeader, Endpoints: append([]string{}, q.Endpoints...), Rules: wire(q.Rules)}
+		if q.Backend != (Target{}) {
+			p.Backend = q.Backend.String()
+		}
+		declared.Personas = append(declared.Personas, p)
 	}
 	h := sha256.New()
 	h.Write([]byte(settingsFormat))

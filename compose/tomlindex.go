@@ -168,11 +168,11 @@ func (s *tomlScanner) document() {
 
 // header reads the rest of a table header and returns the table.
 func (s *tomlScanner) header(array bool) *tomlNode {
-	n := s.root
-	s.parts(func(part string, at int) { n = n.newest().named(part, at) })
+	n, last := s.root, -1
+	s.parts(func(part string, at int) { n, last = n.newest().named(part, at), at })
 	if array {
 		n.elements++
-		n.newest().value = n.key
+		n.newest().value = last // each element has a header of its own
 	}
 	n = n.newest()
 	for s.take("]") {

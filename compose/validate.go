@@ -30,7 +30,10 @@ type checker struct {
 func (c *checker) check() {
 	c.findDefaultService()
 	c.network()
-	c.personaNames()
+	c.targets()
+	c.seedMounts()
+	c.takenNames()
+	c.heldKeys()
 	c.addresses()
 	c.sharedContainers()
 	c.warnings()
@@ -178,25 +181,6 @@ func (c *checker) unprefixed(name string) (key string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// personaNames finds personas that the environment itself gives another
-// meaning: such a name would never reach the simulator.
-func (c *checker) personaNames() {
-	taken := map[Hostname]mapping{}
-	for _, m := range c.mappings() {
-		if host, err := ParseHostname(m.name); err == nil {
-			if _, twice := taken[host]; !twice {
-				taken[host] = m
-			}
-		}
-	}
-	for _, p := range c.config.Personas {
-		if m, ok := taken[p.Host]; ok && p.Host != "" {
-			c.problems.errorf(c.config.index.key("personas", p.Name), "hostname %q is taken by the environment: service %q has it as %s", p.Name, m.service, m.what).
-				hint("remove it there (%s:%d), or play another name", m.at.File, m.at.Line)
-		}
-	}
 }
 
 // mapping is a name that the environment resolves by itself.

@@ -57,7 +57,7 @@ func (r *Runner) Version(ctx context.Context) (string, error) {
 // firstGeneration is the version of a docker-compose that is not a plugin.
 func (r *Runner) firstGeneration(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, "docker-compose", "version", "--short")
-	cmd.Env = r.environ("")
+	cmd.Env = r.environ(Invocation{})
 	out, err := cmd.Output()
 	if version := strings.TrimSpace(string(out)); err == nil && strings.HasPrefix(version, "1.") {
 		return version

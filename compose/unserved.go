@@ -1,0 +1,49 @@
+package compose
+
+// unserved are the keys that are read and checked, and that this version cannot
+// serve. A feature that arrives deletes its line; with the last one goes the file.
+var unserved = []struct {
+	key   string
+	where func(c *Config) [][]string // each use of it in the file
+}{
+	{"seed_assets_from", func(c *Config) [][]string { return onceIf(c.SeedAssetsFrom != "", "seed_assets_from") }},
+	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
+	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
+	{"backend", func(c *Config) [][]string {
+		return ofPersonas(c, "backend", func(p Persona) bool { return p.Backend != Target{} })
+	}},
+	{"rules", func(c *Config) [][]string {
+		return ofPersonas(c, "rules", func(p Persona) bool { return len(p.Rules) > 0 })
+	}},
+}
+
+// Unserved reports each key of the environment that this version of ctis cannot
+// serve yet, at its place in the file. Such an environment is valid and must
+// not be set up: a host without its rules would be another world.
+func (e *Environment) Unserved() Problems {
+	var ps Problems
+	for _, u := range unserved {
+		for _, path := range u.where(e.Config) {
+			ps.errorf(e.Config.index.key(path...), "this version of ctis cannot serve %s yet", keyName(path)).
+				hint("use a newer ctis, or remove it")
+		}
+	}
+	return ps.sorted(nil)
+}
+
+func onceIf(is bool, key string) [][]string {
+	if !is {
+		return nil
+	}
+	return [][]string{{key}}
+}
+
+func ofPersonas(c *Config, key string, has func(Persona) bool) [][]string {
+	var paths [][]string
+	for _, p := range c.Personas {
+		if has(p) {
+			paths = append(paths, []string{"personas", p.Name, key})
+		}
+	}
+	return paths
+}
