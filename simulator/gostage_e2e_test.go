@@ -3,6 +3,7 @@ package simulator
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -160,6 +161,7 @@ func TestBothWaysMakeTheSameImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		in.Config.WorkingDir = cmp.Or(in.Config.WorkingDir, "/") // BuildKit writes down what is so without being said
 		raw, err := json.MarshalIndent(in.Config, "", " ")
 		if err != nil {
 			t.Fatal(err)
@@ -184,15 +186,29 @@ func TestBothWaysMakeTheSameImage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	stageConfig, stageFiles := build("")
-	if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "go build") }) {
-		t.Errorf("the Go stage did not run: %q", said)
+	compare := func(by string) {
+		t.Helper()
+		config, files := build("")
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "go build") }) {
+			t.Errorf("%s: the Go stage did not run: %q", by, said)
+		}
+		if config != hereConfig {
+			t.Errorf("configured here\n%s\nby %s\n%s", hereConfig, by, config)
+		}
+		if !maps.Equal(files, hereFiles) {
+			t.Errorf("files made here\n%q\nby %s\n%q", hereFiles, by, files)
+		}
 	}
-	if hereConfig != stageConfig {
-		t.Errorf("configured here\n%s\nby the Dockerfile\n%s", hereConfig, stageConfig)
+	compare("the classic builder")
+	docker, err := exec.LookPath("docker")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !maps.Equal(hereFiles, stageFiles) {
-		t.Errorf("files made here\n%q\nby the Dockerfile\n%q", hereFiles, stageFiles)
+	if plugin := FindBuildKit(ctx, BuildKit{Docker: docker, Environ: os.Environ(), Builder: "default"}); plugin != nil {
+		o.BuildKit = func(context.Context) *BuildKit { return plugin }
+		compare("BuildKit")
+	} else {
+		t.Log("the docker command has no buildx plugin, so BuildKit was not compared")
 	}
 }
 
