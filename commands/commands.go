@@ -75,6 +75,7 @@ func (a *app) root() *cli.App {
 			a.validateCommand(),
 			a.configCommand(),
 			a.upCommand(),
+			a.repairCommand(),
 			a.downCommand(),
 			a.statusCommand(),
 			a.logsCommand(),

@@ -109,7 +109,7 @@ func (a *app) candidates(ctx context.Context, root *cli.App, words []string) []s
 		}
 	case command.Name == "completion":
 		all = slices.Collect(maps.Keys(completionScripts))
-	case command.Name == "logs", command.Name == "down":
+	case command.Name == "logs", command.Name == "down", command.Name == "repair":
 		all = a.knownIDs(ctx)
 	}
 	all = slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, typed) })

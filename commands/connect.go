@@ -28,16 +28,20 @@ func (a *app) connect(ctx context.Context) (*api.Client, error) {
 const holdPatience = 3 * time.Second
 
 // hold reserves a trajectory for this process, so that no other sets it up or takes
-// it down meanwhile and the simulator does not retire. It ends with the process.
-func (a *app) hold(ctx context.Context, admin *api.Client, id string) (release func(), err error) {
+// it down meanwhile and the simulator does not retire, and with it what only one
+// trajectory can have. It ends with the process.
+func (a *app) hold(ctx context.Context, admin *api.Client, id string, exclusive []api.Exclusive) (release func(), err error) {
 	deadline := time.Now().Add(holdPatience)
 	for {
-		release, err = admin.Hold(ctx, id)
+		release, err = admin.Hold(ctx, id, exclusive...)
 		var refused *api.Error
 		if !errors.As(err, &refused) || refused.Code != api.CodeHeld {
 			return release, err
 		}
 		if time.Now().After(deadline) {
+			if refused.Exclusive != nil {
+				return nil, refused // of another trajectory, which is in work
+			}
 			return nil, &conflictError{
 				msg:     fmt.Sprintf("another ctis is setting up or taking down trajectory %q at this moment", id),
 				hint:    "wait until it has ended, or choose another --id",

@@ -102,6 +102,7 @@ func explain(ctx context.Context, instance string, err error) failure {
 		busy      *simulator.BusyError
 		foreign   *simulator.ForeignError
 		exhausted *netpin.ExhaustedError
+		poolsFull *netpin.PoolsFullError
 		refused   *api.Error
 	)
 	var run *compose.RunError
@@ -158,7 +159,7 @@ func explain(ctx context.Context, instance string, err error) failure {
 		if len(refused.Holders) > 0 {
 			f.Hint = "ctis down " + strings.Join(refused.Holders, " ") + " releases it"
 		}
-	case errors.As(err, &exhausted):
+	case errors.As(err, &exhausted), errors.As(err, &poolsFull):
 		f.Code, f.exit = "addresses", exitAddresses
 		if f.Hint == "" {
 			f.Hint = "take trajectories down (ctis status lists them), or give a larger pool in CTIS_ADDRESS_POOL"

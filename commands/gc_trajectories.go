@@ -179,7 +179,7 @@ func (r *reaper) trajectory(ctx context.Context, id string) error {
 		r.kept(id, why, broken)
 		return nil
 	}
-	if err := r.app.ours(project); err != nil {
+	if err := r.app.ours(ctx, project); err != nil {
 		r.kept(id, err.Error(), true)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiSt
 		}
 		defer admin.Close()
 		line.detail("waiting for the trajectory")
-		free, err := a.hold(ctx, admin, id)
+		free, err := a.hold(ctx, admin, id, nil)
 		var refused *api.Error
 		switch {
 		case err == nil:
@@ -64,7 +65,7 @@ func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulat
 	if err != nil {
 		return result, err
 	}
-	if err := a.ours(project); err != nil {
+	if err := a.ours(ctx, project); err != nil {
 		return result, err
 	}
 	line.detail("unregistering")
@@ -176,33 +177,63 @@ func (a *app) volumesOf(p netpin.Project, o downOptions, r downResult) []string 
 }
 
 // ours refuses a Compose project that ctis did not make, or that another
-// instance of it made.
-func (a *app) ours(p netpin.Project) error {
-	owner := func(what string, labels map[string]string) error {
+// instance of it made. What somebody made anew in a trajectory with Compose alone
+// has no label of ctis: there the rest of the project decides, or that the
+// simulator serves it.
+func (a *app) ours(ctx context.Context, p netpin.Project) error {
+	mine, unlabelled := false, ""
+	look := func(what string, labels map[string]string) error {
 		switch instance := labels[simulator.LabelInstance]; instance {
 		case a.instance:
-			return nil
+			mine = true
 		case "":
-			return &conflictError{
-				msg:  fmt.Sprintf("the Compose project %q exists and was not made by ctis: %s", p.Name, what),
-				hint: "choose another --id, or remove it with: docker compose -p " + p.Name + " down",
-			}
+			unlabelled = cmp.Or(unlabelled, what)
 		default:
 			return &conflictError{
 				msg:  fmt.Sprintf("the trajectory %q belongs to the instance %q: %s", p.Name, instance, what),
 				hint: "choose another --id, or say --instance " + instance,
 			}
 		}
+		return nil
 	}
 	for _, c := range p.Containers {
-		if err := owner("container "+quoted(c.Name), c.Labels); err != nil {
+		if err := look("container "+quoted(c.Name), c.Labels); err != nil {
 			return err
 		}
 	}
 	for _, n := range p.Networks {
-		if err := owner("network "+quoted(n.Name), n.Labels); err != nil {
+		if err := look("network "+quoted(n.Name), n.Labels); err != nil {
 			return err
 		}
 	}
-	return nil
+	if mine || unlabelled == "" {
+		return nil
+	}
+	served, err := a.served(ctx, p.Name)
+	if err != nil || served {
+		return err
+	}
+	return &conflictError{
+		msg:  fmt.Sprintf("the Compose project %q exists and was not made by ctis: %s", p.Name, unlabelled),
+		hint: "choose another --id, or remove it with: docker compose -p " + p.Name + " down",
+	}
+}
+
+// served tells whether the instance's simulator has a trajectory registered. One
+// that does not answer has none that anybody could know of.
+func (a *app) served(ctx context.Context, id string) (bool, error) {
+	seen, err := simulator.Observe(ctx, a.engine, a.instance)
+	if err != nil || !seen.Answering {
+		return false, err
+	}
+	admin, err := simulator.Connect(ctx, a.engine, a.instance)
+	if err != nil {
+		return false, err
+	}
+	defer admin.Close()
+	status, err := admin.Status(ctx)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(status.Trajectories, func(t api.TrajectoryStatus) bool { return t.Trajectory == id }), nil
 }

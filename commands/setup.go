@@ -30,9 +30,11 @@ type setup struct {
 	env    *compose.Environment
 	image  *simulator.ImageResult
 	sim    *simulator.Result
-	free   func()         // gives the trajectory's id back
-	before netpin.Project // what of the project was there already
+	free   func()                // gives the trajectory's id back
+	before netpin.Project        // what of the project was there already
+	known  *api.TrajectoryStatus // its registration, where it has one already
 	plan   *netpin.Plan
+	mtu    int                // of the networks that are made; 0 leaves it to the engine
 	call   compose.Invocation // what every docker compose call of this run gets
 	nets   []api.Network
 	result upResult
@@ -128,11 +130,15 @@ func (s *setup) look(ctx context.Context) error {
 	if s.before, err = netpin.FindProject(ctx, s.app.engine, s.id); err != nil {
 		return err
 	}
-	if err := s.app.ours(s.before); err != nil {
+	if err := s.app.ours(ctx, s.before); err != nil {
 		return err
 	}
 	for _, c := range s.before.Containers {
-		if have := c.Labels[compose.LabelSettings]; have != s.env.Settings {
+		have := c.Labels[compose.LabelSettings]
+		if have == "" && c.Labels[compose.LabelTrajectory] == "" {
+			continue // made behind ctis' back: it is made anew below
+		}
+		if have != s.env.Settings {
 			return &conflictError{
 				msg:     fmt.Sprintf("trajectory %q exists with other settings (container %q)", s.id, c.Name),
 				hint:    "ctis down " + s.id + " removes it; or choose another --id",
@@ -172,13 +178,13 @@ func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, erro
 			return "", err
 		}
 		s.sim, reused = sim, reused && sim.Reused
-		s.free, err = s.app.hold(ctx, sim.Client, s.id)
+		s.free, err = s.app.hold(ctx, sim.Client, s.id, s.env.Exclusives())
 		if err == nil {
 			break
 		}
 		var refused *api.Error
 		if !errors.As(err, &refused) || refused.Code != api.CodeRetired || try == subnetRaces {
-			return "", err
+			return "", s.explainHold(err)
 		}
 		// Another process has just replaced it: its successor is the one to use.
 		sim.Client.Close()
@@ -214,13 +220,30 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 		_, err := s.sim.Client.Unregister(ctx, s.id)
 		return false, err
 	}
+	s.known = &t
+	found, err := netpin.FindDrift(ctx, s.app.engine, s.sim.ID, t, s.before)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(found, netpin.Drift.Deep) {
+		return false, s.replace(ctx, found)
+	}
+	if len(found) > 0 {
+		repaired, err := s.app.repair(ctx, s.sim, t)
+		if err != nil {
+			return false, err
+		}
+		for _, d := range repaired.Repaired {
+			s.app.ui.note("repaired: " + printable(d.String()))
+		}
+		if err := s.relook(ctx); err != nil {
+			return false, err
+		}
+	}
 	verdicts, err := s.app.judge(ctx, s.env, s.id, nil)
 	if err != nil || !verdicts.up() {
 		return false, err
 	}
-	if err := s.app.reattach(ctx, s.sim, t); err != nil {
-		return false, err
-	}
-	s.nets = t.Networks
+	s.nets = s.known.Networks
 	return true, s.report(ctx)
 }

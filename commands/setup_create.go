@@ -17,16 +17,21 @@ import (
 // value in it is effective, and creates the containers. A lost race for a
 // subnet is retried with another one.
 func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
-	fresh := s.before.Empty()
+	if err := s.unshared(ctx, true); err != nil {
+		return "", err
+	}
+	fresh := s.before.Empty() && s.known == nil
 	if fresh {
 		s.steps.onUndo("removing the project", func(ctx context.Context) error {
 			return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
 		})
 	}
-	if err := s.subnetsFree(ctx); err != nil {
+	runner := s.app.runner
+	mtu, err := netpin.BridgeMTU(ctx, s.app.engine)
+	if err != nil {
 		return "", err
 	}
-	runner := s.app.runner
+	s.mtu = mtu
 	var lost []netip.Prefix
 	for try := 0; ; try++ {
 		taken, err := s.app.taken(ctx)
@@ -48,18 +53,22 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 		}
 		line.detail("docker compose create")
 		err = runner.Create(ctx, s.call, line.detail)
-		if err == nil {
-			return "", nil
-		}
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		if !fresh || !netpin.IsOverlap(err) || try == subnetRaces {
+		// Whether or not it could be made: somebody may have made the same meanwhile.
+		if taken := s.unshared(ctx, false); taken != nil && (err == nil || isConflict(taken)) {
+			return "", taken
+		}
+		if err == nil {
+			return "", s.members(ctx)
+		}
+		if !fresh || !lostRace(err) || try == subnetRaces {
 			return "", s.app.explainExhausted(ctx, err)
 		}
 		for _, n := range s.plan.Networks {
 			if n.Own {
-				lost = append(lost, n.Subnet)
+				lost = append(lost, n.Subnet, n.Subnet6)
 			}
 		}
 		if err := s.app.undoUp(ctx, s.id, s.before.Volumes, line); err != nil {
@@ -68,53 +77,28 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 	}
 }
 
-// subnetsFree makes sure that no other network has a subnet the environment fixes:
-// a second trajectory of it would fail in the middle.
-func (s *setup) subnetsFree(ctx context.Context) error {
-	for _, f := range s.env.NetworkFacts() {
-		mine := slices.ContainsFunc(s.before.Networks, func(n netpin.Network) bool { return n.Key == f.Key })
-		for _, pool := range f.Pools {
-			if mine || !pool.Subnet.IsValid() {
-				continue
-			}
-			holder, err := netpin.Holder(ctx, s.app.engine, pool.Subnet)
-			if err != nil {
-				return err
-			}
-			if holder != nil {
-				return &conflictError{
-					msg:     fmt.Sprintf("network %q fixes the subnet %s, which network %q has: only one trajectory at a time can", f.Key, pool.Subnet, holder.Name),
-					hint:    "take the other one down, or leave the subnet out so that each trajectory gets its own",
-					details: map[string]any{"network": f.Key, "subnet": pool.Subnet.String(), "holder": holder.Name},
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // want lowers the environment's networks to what the planner asks.
 func (s *setup) want(taken []netip.Prefix) netpin.Want {
 	w := netpin.Want{Pool: s.pool, Taken: taken, Seed: s.app.instance + "/" + s.id}
 	for _, f := range s.env.NetworkFacts() {
-		if f.External {
-			continue // somebody else's: nothing to plan
+		if !f.Own() && len(f.Pools) == 0 {
+			continue // external, or of another ipam driver: nothing to plan
 		}
-		n := netpin.NetworkWant{
-			Key: f.Key, Simulator: f.Key == s.env.Network,
-		}
+		n := netpin.NetworkWant{Key: f.Key, Simulator: f.Key == s.env.Network, IPv6: f.IPv6}
 		for _, pool := range f.Pools {
 			n.UserSubnets = append(n.UserSubnets, pool.Subnet)
 			n.Static = append(n.Static, pool.Reserved...)
 			if pool.Subnet.Addr().Is4() {
 				n.UserRange, n.UserGateway = pool.Range, pool.Gateway
+			} else {
+				n.UserRange6, n.UserGateway6 = pool.Range, pool.Gateway
 			}
 		}
 		for _, svc := range f.Services {
-			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static})
+			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static, Static6: svc.Static6})
 		}
 		for _, have := range s.before.Networks {
-			if have.Key == f.Key {
+			if have.Key == f.Key && have.Labels[compose.LabelTrajectory] != "" {
 				n.Existing = have.Subnets
 				n.ExistingAddresses = s.existing(have.ID)
 			}
@@ -126,11 +110,16 @@ func (s *setup) want(taken []netip.Prefix) netpin.Want {
 
 // existing lists the addresses that containers of the project, and the
 // simulator, have on a network that is there already.
-func (s *setup) existing(networkID string) map[string]netip.Addr {
-	have := map[string]netip.Addr{}
+func (s *setup) existing(networkID string) map[string][]netip.Addr {
+	have := map[string][]netip.Addr{}
 	for service, addrs := range s.before.ByService(networkID) {
-		if len(addrs) == 1 {
-			have[service] = addrs[0]
+		have[service] = addrs
+	}
+	if s.known != nil {
+		for _, n := range s.known.Networks {
+			if n.ID == networkID {
+				have[netpin.SimulatorKey] = n.Addresses
+			}
 		}
 	}
 	return have
@@ -144,9 +133,16 @@ func (s *setup) override(ctx context.Context) ([]string, error) {
 		Networks: make(map[string]compose.NetworkPlan, len(s.plan.Networks)),
 	}
 	for key, n := range s.plan.Networks {
-		p := compose.NetworkPlan{Simulator: n.Simulator, Services: n.Services}
+		p := compose.NetworkPlan{Simulator: n.Simulator, Services: n.Services, Simulator6: n.Simulator6, Services6: n.Services6, MTU: s.mtu}
 		if n.Own {
 			p.Subnet, p.Range, p.Gateway = n.Subnet, n.Range, n.Gateway
+			p.Subnet6, p.Range6, p.Gateway6 = n.Subnet6, n.Range6, n.Gateway6
+		}
+		// A network that is there keeps its MTU: another would have Compose remake it.
+		for _, have := range s.before.Networks {
+			if have.Key == key && have.Labels[compose.LabelTrajectory] != "" {
+				p.MTU = netpin.MTU(have.Options)
+			}
 		}
 		in.Networks[key] = p
 	}
@@ -177,7 +173,8 @@ func (s *setup) attach(ctx context.Context, _ *uiStep) (string, error) {
 		return netpin.Detach(ctx, s.app.engine, s.sim.ID, id)
 	})
 	at, err := netpin.Attach(ctx, s.app.engine, netpin.AttachOptions{
-		Container: s.sim.ID, NetworkID: id, Address: s.plan.Networks[s.env.Network].Simulator, Aliases: s.env.Hostnames(),
+		Container: s.sim.ID, NetworkID: id, Aliases: s.env.Hostnames(),
+		Address: s.plan.Networks[s.env.Network].Simulator, Address6: s.plan.Networks[s.env.Network].Simulator6,
 	})
 	if err != nil {
 		return "", err
@@ -207,15 +204,24 @@ func (s *setup) network(ctx context.Context) (string, error) {
 
 // peers says which service will have which of the planned addresses.
 func (s *setup) peers() []api.Peer {
-	planned := s.plan.Networks[s.env.Network].Services
+	plan := s.plan.Networks[s.env.Network]
 	peers := []api.Peer{}
-	for _, name := range slices.Sorted(maps.Keys(planned)) {
-		peers = append(peers, api.Peer{Service: name, Address: planned[name]})
+	for _, planned := range []map[string]netip.Addr{plan.Services, plan.Services6} {
+		for _, name := range slices.Sorted(maps.Keys(planned)) {
+			peers = append(peers, api.Peer{Service: name, Address: planned[name]})
+		}
 	}
 	return peers
 }
 
 func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
+	if s.known != nil {
+		// What was repaired may have made a network anew; all else is as it was.
+		if err := s.sim.Client.SetNetworks(ctx, s.id, s.nets); err != nil {
+			return "", err
+		}
+		return plural(len(s.env.Config.Personas), "persona"), nil
+	}
 	made := true // until known better
 	s.steps.onUndo("unregistering", func(ctx context.Context) error {
 		if !made {
@@ -253,13 +259,18 @@ func (s *setup) trust(ctx context.Context, line *uiStep) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	s.app.tellTrust(reports)
+	return plural(len(targets), "container"), nil
+}
+
+// tellTrust warns of containers that could not be given the authority in full.
+func (a *app) tellTrust(reports []trust.Report) {
 	for _, r := range reports {
 		if r.Bundle == "" {
-			s.app.ui.warn(fmt.Sprintf("service %q: no bundle of trusted authorities could be put into it, so its programs will not trust the personas' certificates", r.Service))
+			a.ui.warn(fmt.Sprintf("service %q: no bundle of trusted authorities could be put into it, so its programs will not trust the personas' certificates", r.Service))
 		}
 		for _, skip := range r.Skipped {
-			s.app.ui.warn(fmt.Sprintf("service %q: %s: %s", r.Service, skip.What, skip.Reason))
+			a.ui.warn(fmt.Sprintf("service %q: %s: %s", r.Service, skip.What, skip.Reason))
 		}
 	}
-	return plural(len(targets), "container"), nil
 }

@@ -25,6 +25,9 @@ func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
 	if err := s.noDrift(ctx, created); err != nil {
 		return "", err
 	}
+	if err := s.members(ctx); err != nil {
+		return "", err
+	}
 	if err := s.report(ctx); err != nil {
 		return "", err
 	}
@@ -60,7 +63,7 @@ func (s *setup) report(ctx context.Context) error {
 	}
 	peers := api.Peers{}
 	for _, n := range s.nets {
-		peers[n.Name] = project.Peers(n.ID)
+		peers[n.Name] = project.Peers(n.ID, n.Peers)
 	}
 	if err := s.sim.Client.SetPeers(ctx, s.id, peers); err != nil {
 		return err

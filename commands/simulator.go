@@ -3,16 +3,13 @@ package commands
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/linuxarena/ctis/imagehash"
 	"github.com/linuxarena/ctis/netpin"
-	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/simulator"
 )
 
@@ -107,73 +104,12 @@ func (a *app) ensureSimulator(ctx context.Context, image *simulator.ImageResult,
 	return sim, nil
 }
 
-// reattachAll puts a simulator that was just created or started back on the
-// networks of the trajectories it remembers: whoever removed its container
-// removed it from them too.
-func (a *app) reattachAll(ctx context.Context, sim *simulator.Result) error {
-	status, err := sim.Client.Status(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range status.Trajectories {
-		if err := a.reattach(ctx, sim, t); err != nil {
-			return fmt.Errorf("trajectory %q: %w", t.Trajectory, err)
-		}
-	}
-	return nil
-}
-
-// reattach makes sure that the simulator is on a trajectory's networks as it was
-// when that was registered; where an address cannot be had again, the simulator
-// learns its new one. Networks that are gone are passed over.
-func (a *app) reattach(ctx context.Context, sim *simulator.Result, t api.TrajectoryStatus) error {
-	changed := api.Addresses{}
-	for _, n := range t.Networks {
-		if len(n.Addresses) == 0 {
-			continue
-		}
-		o := netpin.AttachOptions{Container: sim.ID, NetworkID: n.ID, Aliases: t.Personas}
-		if n.Addresses[0].Is4() {
-			o.Address = n.Addresses[0]
-		}
-		at, err := netpin.Attach(ctx, a.engine, o)
-		if errors.Is(err, netpin.ErrNoNetwork) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(at.Addresses, n.Addresses) {
-			changed[n.Name] = at.Addresses
-		}
-	}
-	if len(changed) == 0 {
-		return nil
-	}
-	return sim.Client.SetAddresses(ctx, t.Trajectory, changed)
-}
-
 // taken lists the address ranges that no new network may overlap.
 func (a *app) taken(ctx context.Context) ([]netip.Prefix, error) {
 	if a.where.local() {
 		return netpin.Taken(ctx, a.engine, os.DirFS("/"))
 	}
 	return netpin.Taken(ctx, a.engine, nil)
-}
-
-// explainExhausted adds to "no address space left" what fills it.
-func (a *app) explainExhausted(ctx context.Context, err error) error {
-	var full *netpin.ExhaustedError
-	if !errors.As(err, &full) {
-		return err
-	}
-	total, ours, countErr := netpin.CountNetworks(ctx, a.engine)
-	if countErr != nil {
-		return err // the counts would only have been a help
-	}
-	return &hintedError{err: err, hint: fmt.Sprintf("the engine has %s, %d of them of ctis trajectories (ctis status lists those that are up; docker network ls the rest); "+
-		"take some down, or give a larger CTIS_ADDRESS_POOL", plural(total, "network"), ours),
-		details: map[string]any{"networks": total, "ctis_networks": ours}}
 }
 
 // environmentName is the name of the directory an environment is in.

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,6 +44,9 @@ type trajectoryStatus struct {
 	// Registered is false for one that has containers and that the simulator does
 	// not serve: its set-up was broken off, or the simulator cannot be asked.
 	Registered bool `json:"registered"`
+	// Drift is in what it is no longer as it was set up; ctis repair, or ctis up
+	// with the same settings, puts it right.
+	Drift []netpin.Drift `json:"drift"`
 }
 
 func (a *app) statusCommand() *cli.Command {
@@ -51,7 +55,8 @@ func (a *app) statusCommand() *cli.Command {
 		Usage: "show the simulator and the trajectories it serves",
 		Description: "A trajectory is stale when it is still registered although its Compose project has no container, and\n" +
 			"not served when it has containers although it is not registered: its set-up was broken off, or the\n" +
-			"simulator does not run. ctis down clears both.\n\n" +
+			"simulator does not run. ctis down clears both. Drift is what was changed behind ctis' back since it was\n" +
+			"set up: ctis repair.\n\n" +
 			"Exit status: 0 shown, 4 no engine.",
 		Flags: []cli.Flag{a.jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -90,7 +95,7 @@ func (a *app) runStatus(ctx context.Context) error {
 		sim.Protocol, sim.Retired, sim.Unmatched, sim.Problems = st.Protocol, st.Retired, st.Unattributed, st.Problems
 		sim.Started = st.Started.UTC().Format(time.RFC3339)
 		for _, t := range st.Trajectories {
-			row, err := a.trajectoryStatus(ctx, t)
+			row, err := a.trajectoryStatus(ctx, seen.ID, t)
 			if err != nil {
 				return err
 			}
@@ -103,7 +108,7 @@ func (a *app) runStatus(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(trajectories, func(t trajectoryStatus) bool { return t.Trajectory == id }) {
-			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}})
+			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}, Drift: []netpin.Drift{}})
 		}
 	}
 	if seen.ID != "" && !seen.Foreign && !seen.Answering {
@@ -115,10 +120,11 @@ func (a *app) runStatus(ctx context.Context) error {
 	return a.printStatus(sim, trajectories)
 }
 
-func (a *app) trajectoryStatus(ctx context.Context, t api.TrajectoryStatus) (trajectoryStatus, error) {
+func (a *app) trajectoryStatus(ctx context.Context, simulatorID string, t api.TrajectoryStatus) (trajectoryStatus, error) {
 	s := trajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Personas: t.Personas,
 		Registered: true, Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
+		Drift: []netpin.Drift{},
 	}
 	for _, n := range t.Networks {
 		s.Network = n.Name
@@ -131,8 +137,15 @@ func (a *app) trajectoryStatus(ctx context.Context, t api.TrajectoryStatus) (tra
 	if err != nil {
 		return s, err
 	}
-	s.Stale = len(left.Containers) == 0
-	return s, nil
+	if s.Stale = len(left.Containers) == 0; s.Stale {
+		return s, nil
+	}
+	s.Drift, err = netpin.FindDrift(ctx, a.engine, simulatorID, t, left)
+	var twice *netpin.AmbiguousNetworkError
+	if errors.As(err, &twice) { // as good as any drift to say so, and the others are to be shown
+		s.Drift, err = []netpin.Drift{{Kind: netpin.DriftAmbiguous, Network: s.Network, Have: strings.Join(twice.IDs, " ")}}, nil
+	}
+	return s, err
 }
 
 func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) error {
@@ -165,6 +178,8 @@ func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) 
 			continue
 		case t.Stale:
 			remark = "stale"
+		case len(t.Drift) > 0:
+			remark = "drift"
 		case t.Dropped > 0:
 			remark = "journal has gaps"
 		case t.Truncated > 0:
@@ -172,6 +187,14 @@ func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) 
 		}
 		rows = append(rows, []string{t.Trajectory, t.Environment, t.Network, t.Address, strings.Join(t.Personas, ","),
 			strconv.FormatUint(t.Requests, 10), elapsedSince(t.Since), remark})
+	}
+	for _, t := range trajectories {
+		for _, d := range t.Drift {
+			a.ui.warn(fmt.Sprintf("trajectory %q: %s", t.Trajectory, printable(d.String())))
+		}
+		if len(t.Drift) > 0 {
+			a.ui.note(a.program() + " repair " + t.Trajectory + " puts right what can be without the environment's files; ctis up with the same --id, all")
+		}
 	}
 	return a.table([]string{"TRAJECTORY", "ENVIRONMENT", "NETWORK", "SIMULATOR", "PERSONAS", "REQUESTS", "UP", ""}, rows, 4)
 }

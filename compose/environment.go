@@ -44,6 +44,10 @@ type Environment struct {
 	DefaultService string // the agent's service
 	Network        string // key of the network that the simulator joins
 
+	// Exclusive is what no two trajectories can have at once, as the Compose files
+	// come upon it: networks first, then volumes, then what services use.
+	Exclusive []Exclusive
+
 	// Settings is the SHA-256, in hex, over everything that shapes containers or
 	// what hosts answer. The same environment has the same value under every
 	// project name; any change that would make another container, persona,
@@ -220,7 +224,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
 		DefaultService: c.defaultService, Network: l.config.Network,
-		Settings: digest, inherit: m.mentioned(p.sources, project),
+		Exclusive: c.exclusive, Settings: digest, inherit: m.mentioned(p.sources, project),
 	}
 }
 

@@ -88,6 +88,7 @@ func TestRegistrationHoldsWhatTheSimulatorNeeds(t *testing.T) {
 			{Host: "z.example", ServerHeader: "nginx", Endpoints: []string{"public", "data"}},
 			{Host: "a.example", ServerHeader: "Apache", Endpoints: []string{}},
 		},
+		Exclusive: []api.Exclusive{{Kind: api.KindNetwork, Name: placeholderID + "_default"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -16,6 +16,8 @@ type NetworkFact struct {
 	External bool   // somebody else's: nothing about it can be planned
 	Internal bool
 	IPv6     bool
+	IPAM     string // its ipam driver; "" is the engine's own
+	MTU      string // what the environment itself sets, as it stands in driver_opts
 	Pools    []Pool // the environment's own ipam; ctis never changes it
 	Services []NetworkService
 }
@@ -36,8 +38,11 @@ type NetworkService struct {
 	Static6  netip.Addr // ipv6_address; zero: none
 }
 
-// Own says whether ctis gives the network its subnet.
-func (n NetworkFact) Own() bool { return !n.External && len(n.Pools) == 0 }
+// Own says whether ctis gives the network its subnet. One whose ipam is somebody
+// else's program gets it from there.
+func (n NetworkFact) Own() bool {
+	return !n.External && len(n.Pools) == 0 && (n.IPAM == "" || n.IPAM == "default")
+}
 
 // NetworkFacts describes each network that at least one active service is on,
 // sorted by key. Pure.
@@ -49,6 +54,7 @@ func (e *Environment) NetworkFacts() []NetworkFact {
 			Key: key, Name: n.Name, Driver: n.Driver,
 			External: bool(n.External), Internal: n.Internal,
 			IPv6: n.EnableIPv6 != nil && *n.EnableIPv6,
+			IPAM: n.Ipam.Driver, MTU: n.DriverOpts[optionMTU],
 		}
 		for _, p := range n.Ipam.Config {
 			if p != nil {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
@@ -41,7 +42,16 @@ type NetworkPlan struct {
 	// engine chooses.
 	Simulator netip.Addr
 	Services  map[string]netip.Addr // service name → its fixed address
+	// The same for IPv6, on networks that have it.
+	Subnet6, Range6 netip.Prefix
+	Gateway6        netip.Addr
+	Simulator6      netip.Addr
+	Services6       map[string]netip.Addr
+	MTU             int // in bytes; 0 leaves it to the engine
 }
+
+// optionMTU is the driver option with which a bridge network gets its MTU.
+const optionMTU = "com.docker.network.driver.mtu"
 
 // overlay is the override before it is written: only what ctis adds, in the
 // terms of the merged model. It is both rendered and verified.
@@ -62,14 +72,17 @@ type serviceOverlay struct {
 }
 
 type endpointOverlay struct {
-	IPv4    string
-	Aliases []string
+	IPv4, IPv6 string
+	Aliases    []string
 }
 
 type networkOverlay struct {
-	Labels                 map[string]string
-	Subnet, Range, Gateway string // "" where the environment has ipam of its own
+	Labels map[string]string
+	Pools  []poolOverlay // none where the environment has ipam of its own
+	MTU    string        // "" where nothing is to be said
 }
+
+type poolOverlay struct{ Subnet, Range, Gateway string }
 
 // overlay decides what the override says. Pure.
 func (e *Environment) overlay(in OverrideInput) (*overlay, error) {
@@ -84,8 +97,13 @@ func (e *Environment) overlay(in OverrideInput) (*overlay, error) {
 		}
 		n := &networkOverlay{Labels: map[string]string{LabelInstance: in.Instance, LabelTrajectory: in.ID}}
 		if plan.Subnet.IsValid() {
-			n.Subnet = plan.Subnet.String()
-			n.Range, n.Gateway = prefixText(plan.Range), addrText(plan.Gateway)
+			n.Pools = append(n.Pools, poolOverlay{plan.Subnet.String(), prefixText(plan.Range), addrText(plan.Gateway)})
+			if plan.Subnet6.IsValid() {
+				n.Pools = append(n.Pools, poolOverlay{plan.Subnet6.String(), prefixText(plan.Range6), addrText(plan.Gateway6)})
+			}
+		}
+		if plan.MTU > 0 && f.MTU == "" && (f.Driver == "" || f.Driver == "bridge") {
+			n.MTU = strconv.Itoa(plan.MTU)
 		}
 		o.Networks[f.Key] = n
 	}
@@ -171,10 +189,16 @@ func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideI
 			}
 			n.IPv4 = a.String()
 		}
+		if a := in.Networks[key].Services6[name]; a.IsValid() && s.GetScale() <= 1 {
+			if own != nil && own.Ipv6Address != "" && !sameAddress(own.Ipv6Address, a) {
+				return fmt.Errorf("service %q has the address %s of its own on network %q", name, own.Ipv6Address, key)
+			}
+			n.IPv6 = a.String()
+		}
 		if s.ContainerName != "" && s.ContainerName != name {
 			n.Aliases = []string{s.ContainerName}
 		}
-		changed = changed || n.IPv4 != "" || len(n.Aliases) > 0
+		changed = changed || n.IPv4 != "" || n.IPv6 != "" || len(n.Aliases) > 0
 		endpoints[key] = n
 	}
 	if changed {
@@ -209,6 +233,11 @@ func prefixText(p netip.Prefix) string {
 		return ""
 	}
 	return p.String()
+}
+
+func sameAddress(s string, a netip.Addr) bool {
+	own, err := netip.ParseAddr(s)
+	return err == nil && own == a
 }
 
 func addrText(a netip.Addr) string {

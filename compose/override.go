@@ -101,6 +101,9 @@ func (p endpointOverlay) node() *yaml.Node {
 	if p.IPv4 != "" {
 		put(n, "ipv4_address", textNode(p.IPv4))
 	}
+	if p.IPv6 != "" {
+		put(n, "ipv6_address", textNode(p.IPv6))
+	}
 	if len(p.Aliases) > 0 {
 		list := &yaml.Node{Kind: yaml.SequenceNode}
 		for _, a := range p.Aliases {
@@ -117,17 +120,24 @@ func (p endpointOverlay) node() *yaml.Node {
 func (w *networkOverlay) node() *yaml.Node {
 	n := mapNode()
 	put(n, "labels", textsNode(w.Labels))
-	if w.Subnet == "" {
+	if w.MTU != "" {
+		put(n, "driver_opts", textsNode(map[string]string{optionMTU: w.MTU}))
+	}
+	if len(w.Pools) == 0 {
 		return n
 	}
-	pool := mapNode()
-	for _, kv := range [][2]string{{"subnet", w.Subnet}, {"ip_range", w.Range}, {"gateway", w.Gateway}} {
-		if kv[1] != "" {
-			put(pool, kv[0], textNode(kv[1]))
+	config := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, p := range w.Pools {
+		pool := mapNode()
+		for _, kv := range [][2]string{{"subnet", p.Subnet}, {"ip_range", p.Range}, {"gateway", p.Gateway}} {
+			if kv[1] != "" {
+				put(pool, kv[0], textNode(kv[1]))
+			}
 		}
+		config.Content = append(config.Content, pool)
 	}
 	ipam := mapNode()
-	put(ipam, "config", &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{pool}})
+	put(ipam, "config", config)
 	put(n, "ipam", ipam)
 	return n
 }

@@ -11,6 +11,7 @@ func (e *Environment) Registration(id string, nets []api.Network) *api.Registrat
 		Settings:    e.Settings,
 		Networks:    nets,
 		Personas:    []api.Persona{},
+		Exclusive:   e.Exclusives(),
 	}
 	for _, p := range e.Config.Personas {
 		r.Personas = append(r.Personas, api.Persona{

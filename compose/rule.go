@@ -3,7 +3,6 @@ package compose
 import (
 	"fmt"
 	"net/textproto"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +32,7 @@ var ruleKeys = []string{
 	"respond", "delay", "jitter", "fault", "set_state", "pass",
 }
 
-const (
-	maxRules = 1000    // of one host
-	maxRegex = 4 << 10 // bytes of one expression
-)
+const maxRules = 1000 // of one host
 
 // rules reads the rules of a host and what they are to each other.
 func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []Rule {
@@ -115,10 +111,9 @@ func (r *configReader) methods(table map[string]any, path []string) []string {
 func (r *configReader) rulePath(table map[string]any, path []string, rule *Rule) {
 	rule.Path, _ = r.text(table, below(path, "path")...)
 	rule.PathRegex = r.regex(table, below(path, "path_regex"))
-	at := r.index.value(below(path, "path")...)
 	if rule.Path != "" {
 		if _, err := api.PathGlob(rule.Path); err != nil {
-			p := r.problems.errorf(at, "path %q %s", rule.Path, err)
+			p := r.problems.errorf(r.index.value(below(path, "path")...), "path %q %s", rule.Path, err)
 			switch bare, query, _ := strings.Cut(rule.Path, "?"); {
 			case strings.Contains(query, "=") && strings.HasPrefix(bare, "/"):
 				p.hint("write path = %q and ask for parameters in query = { NAME = \"VALUE\" }", bare)
@@ -184,18 +179,21 @@ func (r *configReader) conditions(parent map[string]any, path []string, header b
 // regex reads a regular expression and reports one that does not compile.
 func (r *configReader) regex(parent map[string]any, path []string) string {
 	s, _ := r.text(parent, path...)
-	at := r.index.value(path...)
-	if len(s) > maxRegex {
-		r.problems.errorf(at, "%s has %d bytes; %d are allowed", keyName(path), len(s), maxRegex)
-		return s
-	}
-	if _, err := regexp.Compile(s); err != nil {
-		p := r.problems.errorf(at, "%s %q is not a regular expression: %s", path[len(path)-1], s, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	if err := api.CheckRegex(s); err != nil {
+		p := r.problems.errorf(r.index.value(path...), "%s %q is no usable regular expression: %s", path[len(path)-1], excerpt(s), err)
 		if strings.Contains(s, "(?=") || strings.Contains(s, "(?!") || strings.Contains(s, "(?<") {
 			p.hint("expressions are RE2, which has no look-around; use a rule before this one for what must not match")
 		}
 	}
 	return s
+}
+
+// excerpt is the beginning of a text that may be long.
+func excerpt(s string) string {
+	if len(s) <= 80 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:80], "") + "…"
 }
 
 // count reads a number of requests.

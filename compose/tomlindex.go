@@ -20,7 +20,7 @@ type tomlIndex struct {
 	lines []int // byte offset of each line
 
 	asked  int // offset whose column was asked for last,
-	column int // and that column: the next is mostly behind it
+	column int // and that column: the next is mostly near it
 }
 
 // tomlNode is one key, table or element. The document is a tree of them, so
@@ -126,8 +126,14 @@ func (x *tomlIndex) place(offset int) place {
 	if !found {
 		line--
 	}
-	if x.asked < x.lines[line] || x.asked > offset {
-		x.asked, x.column = x.lines[line], 1
+	// Lines can be long and are asked about here and there, so the way from the
+	// last answer is gone if that is shorter than the one from the line's start.
+	start := x.lines[line]
+	if back := x.asked - offset; x.asked < start || back > offset-start {
+		x.asked, x.column = start, 1
+	} else if back > 0 {
+		x.column -= utf8.RuneCountInString(x.src[offset:x.asked])
+		x.asked = offset
 	}
 	x.column += utf8.RuneCountInString(x.src[x.asked:offset])
 	x.asked = offset

@@ -2,10 +2,13 @@ package compose
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 func TestTOMLIndexFindsKeysAndValuesInEveryForm(t *testing.T) {
@@ -67,6 +70,8 @@ z=-1.5
 		{[]string{"inline", "c", "d"}, "17:27", "17:31"},
 		{[]string{"table", "quoted name"}, "19:8", "19:8"},
 		{[]string{"table", "quoted name", "sub", "key"}, "20:1", "20:7"},
+		{[]string{"list", elem(0)}, "21:3", "21:3"},
+		{[]string{"list", elem(1)}, "23:3", "23:3"},
 		{[]string{"list", elem(0), "k"}, "22:1", "22:5"},
 		{[]string{"list", elem(1), "k"}, "24:1", "24:5"},
 		{[]string{"list", elem(1), "inner", "deep"}, "26:1", "26:8"},
@@ -110,12 +115,20 @@ func FuzzParseConfig(f *testing.F) {
 	} {
 		f.Add(s)
 	}
+	stories, _ := filepath.Glob("testdata/load/*.txtar")
+	for _, story := range stories {
+		if a, err := txtar.ParseFile(story); err == nil {
+			f.Add(fileIn(a, ConfigFile))
+		}
+	}
 	f.Fuzz(func(t *testing.T, src string) {
 		c, ps := ParseConfig("f", []byte(src))
-		lines := strings.Count(src, "\n") + 1
+		lines := strings.Split(strings.TrimPrefix(src, "\ufeff"), "\n")
 		for _, p := range ps {
-			if p.Line < 1 || p.Line > lines || p.Column < 1 || p.Message == "" {
+			if p.Line < 1 || p.Line > len(lines) || p.Column < 1 || p.Message == "" {
 				t.Errorf("%+v", p)
+			} else if width := utf8.RuneCountInString(lines[p.Line-1]); p.Column > width+1 {
+				t.Errorf("%+v, but the line has %d characters", p, width)
 			}
 		}
 		if c == nil {

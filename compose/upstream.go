@@ -19,6 +19,8 @@ type Upstream struct {
 	path []string // in the file
 }
 
+const maxUpstreams = 1000
+
 var upstreamKeys = []string{"host", "api_key_env", "auth_header", "auth_prefix", "rules"}
 
 func (r *configReader) upstreams(doc map[string]any) []Upstream {
@@ -32,6 +34,10 @@ func (r *configReader) upstreams(doc map[string]any) []Upstream {
 		if s, ok := v.(string); ok {
 			p.hint("write [%q]", s)
 		}
+		return nil
+	}
+	if len(list) > maxUpstreams {
+		r.problems.errorf(r.index.value("upstream_proxies", elem(maxUpstreams)), "upstream_proxies has %d elements; %d are allowed", len(list), maxUpstreams)
 		return nil
 	}
 	var upstreams []Upstream
@@ -75,7 +81,7 @@ func (r *configReader) provider(name string, path []string) (api.Provider, bool)
 		r.problems.errorf(r.index.value(path...), "%s is empty", keyName(path))
 		return p, false
 	}
-	q := r.problems.errorf(r.index.value(path...), "%q is not a built-in provider", name)
+	q := r.problems.errorf(r.index.value(path...), "%q is not a built-in provider", withoutUser(name))
 	near, found := Nearest(name, api.ProviderNames())
 	host, err := ParseUpstreamHost(name)
 	switch builtin, ok := api.ProviderOf(string(host.Host)); {
@@ -108,7 +114,7 @@ func (r *configReader) upstream(table map[string]any, path []string) Upstream {
 	u.Rules = r.rules(table, path, onUpstream)
 	u.KeyEnv, _ = r.text(table, below(path, "api_key_env")...)
 	if u.KeyEnv != "" && !envName.MatchString(u.KeyEnv) {
-		r.problems.errorf(r.index.value(below(path, "api_key_env")...), "api_key_env %q is not the name of an environment variable", u.KeyEnv).
+		r.problems.errorf(r.index.value(below(path, "api_key_env")...), "api_key_env is not the name of an environment variable").
 			hint("a key itself must never be in this file; write the name of the variable that holds it")
 	}
 	r.authentication(table, path, &u)
@@ -228,6 +234,9 @@ type UpstreamHost struct {
 // http(s)://hostname[:port], and only that.
 func ParseUpstreamHost(s string) (UpstreamHost, error) {
 	none := UpstreamHost{}
+	if strings.Contains(s, "@") {
+		return none, fmt.Errorf("host %q has a user name; keys are given by api_key_env alone", withoutUser(s))
+	}
 	u := UpstreamHost{Scheme: "https", Port: 443}
 	rest := s
 	if scheme, after, ok := strings.Cut(s, "://"); ok {
@@ -240,9 +249,6 @@ func ParseUpstreamHost(s string) (UpstreamHost, error) {
 		}
 		if rest = after; rest == "" {
 			return none, fmt.Errorf("host %q has no hostname", s)
-		}
-		if strings.Contains(rest, "@") {
-			return none, fmt.Errorf("host %q has a user name; keys are given by api_key_env alone", printableHost(s))
 		}
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 			return none, fmt.Errorf("host %q has a path or query; write %q: agents choose the rest", s, scheme+"://"+rest[:i])
@@ -270,8 +276,15 @@ func ParseUpstreamHost(s string) (UpstreamHost, error) {
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// printableHost is a host without what might be a password.
-func printableHost(s string) string {
-	scheme, rest, _ := strings.Cut(s, "://")
-	return scheme + "://…" + rest[strings.LastIndexByte(rest, '@'):]
+// withoutUser is a host without what might be a password.
+func withoutUser(s string) string {
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
+		return s
+	}
+	scheme, _, ok := strings.Cut(s[:i], "://")
+	if ok {
+		return scheme + "://…" + s[i:]
+	}
+	return "…" + s[i:]
 }

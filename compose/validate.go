@@ -25,6 +25,7 @@ type checker struct {
 	problems *Problems
 
 	defaultService string // "" until found
+	exclusive      []Exclusive
 }
 
 func (c *checker) check() {
@@ -293,6 +294,13 @@ func (c *checker) sharedContainers() {
 				}
 				c.problems.errorf(c.sources.at("services", name, "volumes_from"), "service %q names the container %q, whose name two trajectories cannot share", name, container).
 					hint("write volumes_from: [%s]", o)
+			}
+		}
+		for _, link := range s.ExternalLinks {
+			container, alias, _ := strings.Cut(link, ":")
+			if o := owner[container]; container != "" && o != "" {
+				c.problems.errorf(c.sources.at("services", name, "external_links"), "service %q names the container %q, whose name two trajectories cannot share", name, container).
+					hint("write links: [%s]", strings.TrimSuffix(o+":"+alias, ":"))
 			}
 		}
 	}

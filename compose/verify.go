@@ -34,6 +34,7 @@ type mergedModel struct {
 		ExtraHosts    []string           `json:"extra_hosts"`
 		Networks      map[string]*struct {
 			IPv4    string   `json:"ipv4_address"`
+			IPv6    string   `json:"ipv6_address"`
 			Aliases []string `json:"aliases"`
 		} `json:"networks"`
 		Volumes []struct {
@@ -48,8 +49,9 @@ type mergedModel struct {
 		} `json:"ports"`
 	} `json:"services"`
 	Networks map[string]struct {
-		Labels map[string]string `json:"labels"`
-		IPAM   struct {
+		Labels  map[string]string `json:"labels"`
+		Options map[string]string `json:"driver_opts"`
+		IPAM    struct {
 			Config []struct {
 				Subnet  string `json:"subnet"`
 				Range   string `json:"ip_range"`
@@ -139,6 +141,13 @@ func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
 			}
 			expect("address on "+key, w.IPv4, ip)
 		}
+		if w.IPv6 != "" {
+			ip := ""
+			if endpoint != nil {
+				ip = endpoint.IPv6
+			}
+			expect("IPv6 address on "+key, w.IPv6, ip)
+		}
 		for _, a := range w.Aliases {
 			if endpoint == nil || !slices.Contains(endpoint.Aliases, a) {
 				expect("alias on "+key, a, "")
@@ -173,14 +182,20 @@ func (v *verifier) network(key string, want *networkOverlay) {
 	for _, k := range sortedKeys(want.Labels) {
 		expect("label "+k, want.Labels[k], unescape(got.Labels[k]))
 	}
-	if want.Subnet == "" {
+	if want.MTU != "" {
+		expect("driver_opts "+optionMTU, want.MTU, got.Options[optionMTU])
+	}
+	if len(want.Pools) == 0 {
 		return
 	}
-	var pools []string
+	var wantPools, pools []string
+	for _, p := range want.Pools {
+		wantPools = append(wantPools, strings.Join([]string{p.Subnet, p.Range, p.Gateway}, " "))
+	}
 	for _, p := range got.IPAM.Config {
 		pools = append(pools, strings.Join([]string{p.Subnet, p.Range, p.Gateway}, " "))
 	}
-	expect("ipam", strings.Join([]string{want.Subnet, want.Range, want.Gateway}, " "), strings.Join(pools, ", "))
+	expect("ipam", strings.Join(wantPools, ", "), strings.Join(pools, ", "))
 }
 
 // unescape undoes what config does to a literal $ in its output.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +17,7 @@ import (
 // one trajectory at a time can have, what ctis changes, and what lets the agent
 // past the simulator.
 func (c *checker) warnings() {
-	for _, key := range sortedKeys(c.project.Networks) {
-		c.networkWarnings(key, c.project.Networks[key])
-	}
-	for _, key := range sortedKeys(c.project.Volumes) {
-		c.volumeWarnings(key, c.project.Volumes[key])
-	}
+	c.exclusives()
 	for _, name := range c.project.ServiceNames() {
 		c.serviceWarnings(name, c.project.Services[name])
 	}
@@ -30,59 +26,14 @@ func (c *checker) warnings() {
 	}
 }
 
-const oneAtATime = "so only one trajectory at a time can have it"
-
-func (c *checker) networkWarnings(key string, n types.NetworkConfig) {
-	if !c.networkUsed(key) {
-		return
-	}
-	if n.External {
-		c.problems.warnf(c.sources.at("networks", key, "external"), "network %q is external, %s", key, oneAtATime)
-		return
-	}
-	if c.other != nil && c.other.Networks[key].Name == n.Name {
-		c.problems.warnf(c.sources.at("networks", key, "name"), "network %q is always named %q, %s", key, n.Name, oneAtATime).
-			hint("put ${COMPOSE_PROJECT_NAME} into the name, or leave it out")
-	}
-	for i, pool := range n.Ipam.Config {
-		if pool == nil {
-			continue
-		}
-		if subnet, err := netip.ParsePrefix(pool.Subnet); err == nil {
-			c.problems.warnf(c.sources.at("networks", key, "ipam", "config", strconv.Itoa(i), "subnet"), "network %q has the fixed subnet %s, %s", key, subnet, oneAtATime)
-		}
-	}
-}
-
-func (c *checker) networkUsed(key string) bool {
-	for _, s := range c.project.Services {
-		if _, on := s.Networks[key]; on {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *checker) volumeWarnings(key string, v types.VolumeConfig) {
-	used := slices.ContainsFunc(c.project.ServiceNames(), func(name string) bool {
-		return slices.ContainsFunc(c.project.Services[name].Volumes, func(m types.ServiceVolumeConfig) bool {
-			return m.Type == types.VolumeTypeVolume && m.Source == key
-		})
-	})
-	switch {
-	case !used:
-	case bool(v.External):
-		c.problems.warnf(c.sources.at("volumes", key, "external"), "volume %q is external, %s", key, oneAtATime)
-	case c.other != nil && c.other.Volumes[key].Name == v.Name:
-		c.problems.warnf(c.sources.at("volumes", key, "name"), "volume %q is always named %q, %s", key, v.Name, oneAtATime).
-			hint("put ${COMPOSE_PROJECT_NAME} into the name, or leave it out")
-	}
-}
-
 func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
 	if s.ContainerName != "" {
-		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which becomes a network alias", name, s.ContainerName).
+		becomes := "becomes a network alias"
+		if s.NetworkMode != "" {
+			becomes = "is dropped: it is on no network that could know it by an alias"
+		}
+		c.problems.warnf(at("container_name"), "service %q sets container_name %q, which %s", name, s.ContainerName, becomes).
 			hint("two trajectories cannot share a container name")
 	}
 	for i, p := range s.Ports {
@@ -92,8 +43,15 @@ func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 		c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes %d on the fixed host port %s, which becomes an ephemeral one", name, p.Target, p.Published).
 			hint("two trajectories cannot share a host port")
 	}
+	for i, p := range s.Ports {
+		if ip, err := netip.ParseAddr(p.HostIP); (err != nil || !ip.IsLoopback()) && s.NetworkMode != "host" {
+			c.problems.warnf(at("ports", strconv.Itoa(i)), "service %q publishes ports beyond the host's loopback address, where containers of other trajectories reach them", name).
+				hint("publish on the loopback address: \"127.0.0.1::%d\"", p.Target)
+			break // of each service the first is enough
+		}
+	}
 	if s.NetworkMode == "host" {
-		c.problems.warnf(at("network_mode"), "service %q is in the network of the engine's host, from where the simulator serves nobody", name).
+		c.problems.warnf(at("network_mode"), "service %q is in the network of the engine's host, from where the simulator serves nobody and every trajectory can be reached", name).
 			hint("put it on networks of the environment if it is to reach a persona")
 	}
 	c.hostWarnings(name, s)
@@ -112,11 +70,27 @@ func (c *checker) hostWarnings(name string, s types.ServiceConfig) {
 	if s.UseAPISocket {
 		c.problems.warnf(at("use_api_socket"), "service %q is given the engine's socket: it controls the host", name)
 	}
-	for _, v := range s.Volumes {
-		if v.Type == types.VolumeTypeBind && reachesEngine(v.Source) {
+	if s.Pid == "host" {
+		c.problems.warnf(at("pid"), "service %q sees the processes of the host, and with them those of every trajectory", name)
+	}
+	for i, v := range s.Volumes {
+		switch {
+		case v.Type != types.VolumeTypeBind:
+		case reachesEngine(v.Source):
 			c.problems.warnf(at("volumes", v.Source), "service %q has the engine's socket, by %s: it controls the host", name, v.Source)
+		case !v.ReadOnly:
+			c.problems.warnf(at("volumes", strconv.Itoa(i)), "service %q can write to %s of the host, which all trajectories of the environment share", name, c.relative(v.Source)).
+				hint("mount it read-only, or use a volume, which each trajectory has for itself")
 		}
 	}
+}
+
+// relative writes a path of the host as the Compose files may have it.
+func (c *checker) relative(file string) string {
+	if rel, err := filepath.Rel(c.model.dir, file); err == nil && filepath.IsLocal(rel) {
+		return "./" + filepath.ToSlash(rel)
+	}
+	return file
 }
 
 // reachesEngine says whether a path on the host is an engine's socket, or a

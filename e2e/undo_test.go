@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -251,31 +250,6 @@ func TestAResumedUpTakesBackWhatItDid(t *testing.T) {
 	}
 	b.ctis("down", id, "--volumes", "--timeout", "0s").must(t, 0)
 	if left := b.leftOf(id); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
-}
-
-// TestASecondTrajectoryOfAFixedSubnetIsAConflict, at once, naming who has it.
-func TestASecondTrajectoryOfAFixedSubnetIsAConflict(t *testing.T) {
-	t.Parallel()
-	b := newBed(t)
-	dir := scratchHost(t)
-	file := filepath.Join(dir, "compose.yml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fixed := strings.Replace(string(text), "external: {}", "external: {ipam: {config: [{subnet: 10.213.99.0/24}]}}", 1)
-	if err := os.WriteFile(file, []byte(fixed), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	first := b.id("first")
-	b.up(dir, first)
-	r := b.ctis("up", dir, "--id", b.id("second")).must(t, 3)
-	if !strings.Contains(r.stderr, "10.213.99.0/24") || !strings.Contains(r.stderr, first+"_external") {
-		t.Errorf("says %s", r.stderr)
-	}
-	if left := b.leftOf(b.id("second")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }

@@ -18,6 +18,7 @@ type AttachOptions struct {
 	Container string // name or id
 	NetworkID string
 	Address   netip.Addr // IPv4; zero, or where the engine refuses any: it picks
+	Address6  netip.Addr // IPv6, likewise
 	Aliases   []string   // names under which the network's resolver finds the container
 }
 
@@ -59,12 +60,12 @@ func Attach(ctx context.Context, eng Engine, o AttachOptions) (Attached, error) 
 		}
 	}
 	settings := &network.EndpointSettings{Aliases: slices.Clone(o.Aliases)}
-	if o.Address.IsValid() {
-		settings.IPAMConfig = &network.EndpointIPAMConfig{IPv4Address: o.Address.String()}
+	if o.Address.IsValid() || o.Address6.IsValid() {
+		settings.IPAMConfig = &network.EndpointIPAMConfig{IPv4Address: text(o.Address), IPv6Address: text(o.Address6)}
 	}
 	connectErr := eng.NetworkConnect(ctx, net.ID, o.Container, settings)
 	if connectErr != nil && strings.Contains(connectErr.Error(), unfixable) {
-		settings.IPAMConfig, o.Address = nil, netip.Addr{}
+		settings.IPAMConfig, o.Address, o.Address6 = nil, netip.Addr{}, netip.Addr{}
 		connectErr = eng.NetworkConnect(ctx, net.ID, o.Container, settings)
 	}
 	done, state, err = attached(ctx, eng, net, o)
@@ -78,7 +79,7 @@ func Attach(ctx context.Context, eng Engine, o AttachOptions) (Attached, error) 
 	case connectErr != nil:
 		return Attached{}, wrapConnect(connectErr, o, net)
 	}
-	return Attached{}, fmt.Errorf("attach %q to network %q: the engine reports other settings than asked for (address %s)", o.Container, net.Name, o.Address)
+	return Attached{}, fmt.Errorf("attach %q to network %q: the engine reports other settings than asked for (address %s)", o.Container, net.Name, strings.TrimSpace(text(o.Address)+" "+text(o.Address6)))
 }
 
 func wrapConnect(err error, o AttachOptions, net network.Inspect) error {
@@ -108,10 +109,22 @@ func attached(ctx context.Context, eng Engine, net network.Inspect, o AttachOpti
 		return Attached{}, notAttached, nil
 	}
 	a := Attached{Addresses: addresses(e), Subnets: subnets(net), Gateways: gateways(net, e)}
-	if !sameAliases(e.Aliases, o.Aliases, c) || (o.Address.IsValid() && !slices.Contains(a.Addresses, o.Address.Unmap())) {
+	for _, want := range []netip.Addr{o.Address, o.Address6} {
+		if want.IsValid() && !slices.Contains(a.Addresses, want.Unmap()) {
+			return Attached{}, otherwise, nil
+		}
+	}
+	if !sameAliases(e.Aliases, o.Aliases, c) {
 		return Attached{}, otherwise, nil
 	}
 	return a, asWanted, nil
+}
+
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // sameAliases compares as sets, leaving out the container's own id and

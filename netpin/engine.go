@@ -36,6 +36,8 @@ const (
 	labelProject = "com.docker.compose.project"
 	labelNetwork = "com.docker.compose.network"
 	labelService = "com.docker.compose.service"
+	// labelOneoff marks what docker compose run made: no container of a service.
+	labelOneoff = "com.docker.compose.oneoff"
 	// labelInstance is on everything of a trajectory, as package compose puts it there.
 	labelInstance = "io.ctis.instance"
 )
@@ -48,7 +50,8 @@ type Network struct {
 	Driver  string
 	Labels  map[string]string
 	Subnets []netip.Prefix
-	Created time.Time // by the engine's clock
+	Created time.Time         // by the engine's clock
+	Options map[string]string // of its driver
 }
 
 // AmbiguousNetworkError says that several networks answer to one name. Using
@@ -99,23 +102,8 @@ func findOne(ctx context.Context, eng Engine, what string, f filters.Args, match
 	return Network{}, false, &AmbiguousNetworkError{Name: what, IDs: ids}
 }
 
-// Holder finds the engine's network that has addresses of a prefix; nil if none has.
-func Holder(ctx context.Context, eng Engine, p netip.Prefix) (*Network, error) {
-	list, err := eng.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list networks: %w", err)
-	}
-	for _, n := range list {
-		if slices.ContainsFunc(subnets(n), p.Overlaps) {
-			found := fromEngine(n)
-			return &found, nil
-		}
-	}
-	return nil, nil
-}
-
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Created: n.Created}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Options: n.Options, Created: n.Created}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

@@ -122,7 +122,7 @@ func TestThePlanHoldsOnARealEngine(t *testing.T) {
 		project, err := FindProject(ctx, l.eng, l.project)
 		l.must(err)
 		got := map[string]netip.Addr{}
-		for _, p := range project.Peers(found.ID) {
+		for _, p := range project.Peers(found.ID, nil) {
 			got[p.Service] = p.Address
 		}
 		if got["default"] != p.Services["default"] || !p.Range.Contains(got["worker"]) {

@@ -137,7 +137,7 @@ func (f *fakeEngine) connect(id, name string, e *network.EndpointSettings) error
 	ep := *e
 	ep.NetworkID, ep.Aliases, ep.IPAddress = n.ID, append(slices.Clone(e.Aliases), short(c.ID)), "198.18.0.5"
 	if e.IPAMConfig != nil {
-		ep.IPAddress = e.IPAMConfig.IPv4Address
+		ep.IPAddress, ep.GlobalIPv6Address = or(e.IPAMConfig.IPv4Address, ep.IPAddress), e.IPAMConfig.IPv6Address
 	}
 	c.NetworkSettings.Networks[n.Name] = &ep
 	n.Containers[c.ID] = network.EndpointResource{Name: c.Name[1:]}

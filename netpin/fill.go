@@ -20,7 +20,7 @@ func planOwn(n NetworkWant, subnet netip.Prefix) (NetworkPlan, error) {
 		Services: map[string]netip.Addr{},
 	}
 	free := newFree(upper, last(subnet), np.Gateway)
-	keep := func(key string) netip.Addr { return free.claim(n.ExistingAddresses[key]) }
+	keep := func(key string) netip.Addr { return free.claim(firstOf(n.ExistingAddresses[key], netip.Addr.Is4)) }
 
 	singles := singleServices(n)
 	if n.Simulator {
@@ -57,10 +57,12 @@ func planOwn(n NetworkWant, subnet netip.Prefix) (NetworkPlan, error) {
 }
 
 // planUser finds addresses in a subnet the environment declared itself, from
-// the top down, because the engine hands out from the bottom up. Addresses
-// outside the declared ip_range are safe for good and come first. Services
-// without a fixed address get one only there: inside what the engine hands out
-// a fixed address loses the race against whichever container starts earlier.
+// the top down, because the engine hands out the lowest free address. Addresses
+// outside the declared ip_range are safe for good and come first. Where the
+// engine hands out the whole subnet, services get fixed addresses only if all
+// that can be without one together never reach that high (see [spacious]):
+// elsewhere a fixed address loses the race against whichever container starts
+// earlier.
 func planUser(n NetworkWant) (NetworkPlan, error) {
 	np := NetworkPlan{Subnet: firstIPv4(n.UserSubnets), Range: n.UserRange, Gateway: n.UserGateway, Services: map[string]netip.Addr{}}
 	spoken := slices.Clone(n.Static)
@@ -83,8 +85,10 @@ func planUser(n NetworkWant) (NetworkPlan, error) {
 		spoken = append(spoken, np.Range.Masked().Addr().Next())
 	}
 	free := newFree(np.Subnet, append(spoken, last(np.Subnet))...)
+	delete(free.used, netip.Addr{})
+	spokenFor := len(free.used)
 	if n.Simulator {
-		np.Simulator = free.claim(n.ExistingAddresses[SimulatorKey])
+		np.Simulator = free.claim(firstOf(n.ExistingAddresses[SimulatorKey], netip.Addr.Is4))
 		if !np.Simulator.IsValid() {
 			np.Simulator = free.down(np.Range)
 		}
@@ -105,16 +109,24 @@ func planUser(n NetworkWant) (NetworkPlan, error) {
 		}
 		np.Reserved = append(np.Reserved, a)
 	}
-	if !np.Range.IsValid() || np.Range.Bits() <= np.Subnet.Bits() {
+	ranged := np.Range.IsValid() && np.Range.Bits() > np.Subnet.Bits()
+	if !ranged && !spacious(n, np.Subnet, spokenFor) {
 		return np, nil
 	}
 	for _, name := range singleServices(n) {
 		if np.Services[name].IsValid() {
 			continue
 		}
-		a := free.claim(n.ExistingAddresses[name])
-		if !a.IsValid() || np.Range.Contains(a) {
+		var a netip.Addr
+		if have := firstOf(n.ExistingAddresses[name], netip.Addr.Is4); ranged && have.IsValid() && !np.Range.Contains(have) {
+			a = free.claim(have)
+		}
+		switch {
+		case a.IsValid():
+		case ranged:
 			a = free.down(np.Range)
+		default:
+			a = free.down(netip.Prefix{})
 		}
 		if !a.IsValid() {
 			break // the declared subnet has no more room outside its range
@@ -122,6 +134,34 @@ func planUser(n NetworkWant) (NetworkPlan, error) {
 		np.Services[name] = a
 	}
 	return np, nil
+}
+
+// spacious tells whether fixed addresses at the top of a subnet that the engine
+// hands out as a whole are out of reach of what it hands out, from the bottom
+// up: to replicated services, each container of which holds two addresses while
+// it is replaced, and to a few containers nobody planned.
+func spacious(n NetworkWant, subnet netip.Prefix, spoken int) bool {
+	dynamic, fixed := 4, n.Reserve+len(singleServices(n))
+	if n.Simulator {
+		fixed++
+	}
+	for _, s := range n.Services {
+		if s.Replicas > 1 {
+			dynamic += 2 * s.Replicas
+		}
+	}
+	size := 1 << (32 - subnet.Bits())
+	return size-1-size/128-spoken >= dynamic+fixed // the subnet's own address is nobody's, nor are those [free] leaves out
+}
+
+// firstOf is the first address of a family, or the zero Addr.
+func firstOf(addrs []netip.Addr, family func(netip.Addr) bool) netip.Addr {
+	for _, a := range addrs {
+		if a = a.Unmap(); family(a) {
+			return a
+		}
+	}
+	return netip.Addr{}
 }
 
 // singleServices names, sorted, the services that can have one fixed address.

@@ -1,12 +1,8 @@
 package netpin
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-
-	"github.com/docker/docker/api/types/network"
 )
 
 // Free finds one subnet of the given prefix length in the pool that overlaps
@@ -24,18 +20,3 @@ func Free(pool netip.Prefix, bits int, taken []netip.Prefix, purpose string) (ne
 
 // LabelTrajectory is on every network that ctis has Compose make.
 const LabelTrajectory = "io.ctis.trajectory"
-
-// CountNetworks counts the engine's networks, and how many of them belong to
-// trajectories.
-func CountNetworks(ctx context.Context, eng Engine) (all, trajectories int, err error) {
-	list, err := eng.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return 0, 0, fmt.Errorf("list networks: %w", err)
-	}
-	for _, n := range list {
-		if n.Labels[LabelTrajectory] != "" {
-			trajectories++
-		}
-	}
-	return len(list), trajectories, nil
-}

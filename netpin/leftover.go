@@ -11,9 +11,6 @@ import (
 	"github.com/docker/docker/api/types/network"
 )
 
-// Project is the Compose project that a network is of; "" for none.
-func (n Network) Project() string { return n.Labels[labelProject] }
-
 // TrajectoryNetworks lists the networks that carry the label of an instance and are
 // a trajectory's, by project and name.
 func TrajectoryNetworks(ctx context.Context, eng Engine, instance string) ([]Network, error) {

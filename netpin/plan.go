@@ -28,16 +28,18 @@ type NetworkWant struct {
 
 	// The environment's own ipam. With UserSubnets set the network is left
 	// exactly as declared, and only free addresses in it are used.
-	UserSubnets []netip.Prefix
-	UserRange   netip.Prefix // ip_range: what the engine hands out by itself; zero: the whole subnet
-	UserGateway netip.Addr   // zero: the engine picks
-	Static      []netip.Addr // addresses spoken for: aux_addresses, fixed addresses of services
+	UserSubnets               []netip.Prefix
+	UserRange, UserRange6     netip.Prefix // ip_range: what the engine hands out by itself; zero: the whole subnet
+	UserGateway, UserGateway6 netip.Addr   // zero: the engine picks
+	Static                    []netip.Addr // addresses spoken for: aux_addresses, fixed addresses of services
+
+	IPv6 bool // the network has IPv6 as well
 
 	// Existing holds the subnets of a network that is there already, when a
 	// trajectory is brought up again: they are kept. ExistingAddresses are the
 	// fixed addresses given out then, by service name and [SimulatorKey].
 	Existing          []netip.Prefix
-	ExistingAddresses map[string]netip.Addr
+	ExistingAddresses map[string][]netip.Addr
 
 	Reserve int // how many further fixed addresses are wanted
 }
@@ -46,7 +48,8 @@ type NetworkWant struct {
 type ServiceWant struct {
 	Name     string
 	Replicas int        // containers it runs; below 1 counts as 1
-	Static   netip.Addr // the environment's own fixed address; zero: none
+	Static   netip.Addr // the environment's own fixed IPv4 address; zero: none
+	Static6  netip.Addr // the same for IPv6
 }
 
 // Plan says what every network gets, by Compose key.
@@ -71,6 +74,13 @@ type NetworkPlan struct {
 	// environment fixed itself.
 	Services map[string]netip.Addr
 	Reserved []netip.Addr // as many as were asked for
+
+	// The same for IPv6, on networks that have it; zero and nil on others.
+	Subnet6    netip.Prefix
+	Range6     netip.Prefix
+	Gateway6   netip.Addr
+	Simulator6 netip.Addr
+	Services6  map[string]netip.Addr
 }
 
 // Compute gives every network its subnet and fixed addresses. Equal input gives
@@ -87,6 +97,10 @@ func Compute(w Want) (*Plan, error) {
 		alloc.block(n.UserSubnets)
 		alloc.block(n.Existing)
 	}
+	taken6 := slices.Clone(w.Taken)
+	for _, n := range nets {
+		taken6 = slices.Concat(taken6, n.UserSubnets, n.Existing)
+	}
 	plan := &Plan{Networks: make(map[string]NetworkPlan, len(nets))}
 	var unplaced []string
 	for _, n := range nets {
@@ -94,6 +108,9 @@ func Compute(w Want) (*Plan, error) {
 			return nil, fmt.Errorf("network %q is wanted twice", n.Key)
 		}
 		np, err := planNetwork(n, alloc)
+		if err == nil && n.IPv6 {
+			err = planSix(n, &np, w.Seed, &taken6)
+		}
 		if errors.Is(err, errNoSubnet) {
 			unplaced = append(unplaced, n.Key)
 			continue

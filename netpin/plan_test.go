@@ -130,7 +130,7 @@ func TestExistingNetworkKeepsItsSubnetAndAddresses(t *testing.T) {
 		t.Errorf("the new service got %s", a)
 	}
 	got = mustCompute(t, one(NetworkWant{Simulator: true, Services: []ServiceWant{{Name: "b"}},
-		Existing: []netip.Prefix{before.Subnet}, ExistingAddresses: map[string]netip.Addr{"b": before.Gateway, SimulatorKey: adr("10.0.0.1")}})).Networks["external"]
+		Existing: []netip.Prefix{before.Subnet}, ExistingAddresses: map[string][]netip.Addr{"b": {before.Gateway}, SimulatorKey: {adr("10.0.0.1")}}})).Networks["external"]
 	if got.Services["b"] == before.Gateway || got.Simulator == adr("10.0.0.1") {
 		t.Errorf("addresses outside the fixed half were kept: %+v", got)
 	}
@@ -139,10 +139,10 @@ func TestExistingNetworkKeepsItsSubnetAndAddresses(t *testing.T) {
 	}
 }
 
-func fixedOf(p NetworkPlan) map[string]netip.Addr {
-	m := map[string]netip.Addr{SimulatorKey: p.Simulator}
+func fixedOf(p NetworkPlan) map[string][]netip.Addr {
+	m := map[string][]netip.Addr{SimulatorKey: {p.Simulator}}
 	for k, v := range p.Services {
-		m[k] = v
+		m[k] = []netip.Addr{v}
 	}
 	return m
 }
@@ -154,7 +154,10 @@ func TestTheEnvironmentsOwnSubnetIsRespected(t *testing.T) {
 		simulator string
 		services  map[string]string
 	}{
-		{"whole subnet dynamic", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, Services: []ServiceWant{{Name: "a"}}}, "10.7.0.254", nil},
+		{"whole subnet dynamic", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, Services: []ServiceWant{{Name: "b"}, {Name: "a"}, {Name: "m", Replicas: 4}}},
+			"10.7.0.254", map[string]string{"a": "10.7.0.253", "b": "10.7.0.252"}},
+		{"whole subnet dynamic and narrow", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/28")}, Services: []ServiceWant{{Name: "a"}, {Name: "m", Replicas: 4}}}, "10.7.0.14", nil},
+		{"just wide enough", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/28")}, Services: []ServiceWant{{Name: "a"}, {Name: "m", Replicas: 3}}}, "10.7.0.14", map[string]string{"a": "10.7.0.13"}},
 		{"range leaves room above", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, UserRange: pfx("10.7.0.0/25"), Services: []ServiceWant{{Name: "a"}, {Name: "m", Replicas: 2}}},
 			"10.7.0.254", map[string]string{"a": "10.7.0.253"}},
 		{"range at the top", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, UserRange: pfx("10.7.0.128/25")}, "10.7.0.127", nil},
@@ -164,7 +167,7 @@ func TestTheEnvironmentsOwnSubnetIsRespected(t *testing.T) {
 		{"smallest subnet that works", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/30")}}, "10.7.0.2", nil},
 		{"IPv6 beside IPv4", NetworkWant{UserSubnets: []netip.Prefix{pfx("fd00::/64"), pfx("10.7.0.0/24")}}, "10.7.0.254", nil},
 		{"IPv6 only", NetworkWant{UserSubnets: []netip.Prefix{pfx("fd00::/64")}, Services: []ServiceWant{{Name: "a", Static: adr("fd00::9")}}}, "", map[string]string{"a": "fd00::9"}},
-		{"kept from before", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, ExistingAddresses: map[string]netip.Addr{SimulatorKey: adr("10.7.0.77")}}, "10.7.0.77", nil},
+		{"kept from before", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.0/24")}, ExistingAddresses: map[string][]netip.Addr{SimulatorKey: {adr("10.7.0.77")}}}, "10.7.0.77", nil},
 		{"huge subnet", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.0.0.0/8")}, UserRange: pfx("10.128.0.0/9")}, "10.127.255.254", nil},
 		{"host bits in the declaration", NetworkWant{UserSubnets: []netip.Prefix{pfx("10.7.0.5/24")}}, "10.7.0.254", nil},
 	} {

@@ -46,6 +46,9 @@ type Container struct {
 	Ports     []string // published ports, as "0.0.0.0:32768->80/tcp"
 }
 
+// OneOff tells whether docker compose run made the container: it is no service's.
+func (c Container) OneOff() bool { return c.Labels[labelOneoff] == "True" }
+
 // Empty tells whether no container and no network is there. Volumes are kept on
 // purpose unless their removal was asked for.
 func (p Project) Empty() bool { return len(p.Containers) == 0 && len(p.Networks) == 0 }
@@ -73,12 +76,26 @@ func (p Project) ByService(networkID string) map[string][]netip.Addr {
 	return m
 }
 
-// Peers is what the simulator is told about the network with an id.
-func (p Project) Peers(networkID string) []api.Peer {
+// Peers is what the simulator is told about the network with an id. before is what
+// it was told last: it still holds for a container that has no address now, because
+// it does not run. unprepared are the ids of containers that lack what ctis puts
+// into one.
+func (p Project) Peers(networkID string, before []api.Peer, unprepared ...string) []api.Peer {
 	peers := []api.Peer{}
-	for service, addrs := range p.ByService(networkID) {
-		for _, a := range addrs {
-			peers = append(peers, api.Peer{Service: service, Address: a})
+	idle := map[string]bool{}
+	for _, c := range p.Containers {
+		if c.Service == "" || c.OneOff() {
+			continue
+		}
+		idle[c.ID] = len(c.Addresses[networkID]) == 0
+		for _, a := range c.Addresses[networkID] {
+			peers = append(peers, api.Peer{Service: c.Service, Address: a, Container: c.ID, Unprepared: slices.Contains(unprepared, c.ID)})
+		}
+	}
+	for _, old := range before {
+		taken := slices.ContainsFunc(peers, func(p api.Peer) bool { return p.Address == old.Address })
+		if idle[old.Container] && !taken {
+			peers = append(peers, old)
 		}
 	}
 	slices.SortFunc(peers, func(a, b api.Peer) int {
@@ -194,6 +211,22 @@ type Sweeper interface {
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
 	VolumeRemove(ctx context.Context, id string, force bool) error
 	ImageRemove(ctx context.Context, ref string, o image.RemoveOptions) ([]image.DeleteResponse, error)
+}
+
+// RemoveContainers removes containers, stopping each first, by id. What is gone
+// already is no error. Their anonymous volumes go with them.
+func RemoveContainers(ctx context.Context, eng Sweeper, timeout time.Duration, ids ...string) error {
+	var errs []error
+	seconds := int(timeout.Round(time.Second).Seconds())
+	for _, id := range ids {
+		if err := eng.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds}); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("stop container %s: %w", short(id), err))
+		}
+		if err := eng.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true}); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("remove container %s: %w", short(id), err))
+		}
+	}
+	return join(errs...)
 }
 
 // SweepOptions say what goes besides containers and networks.

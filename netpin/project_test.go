@@ -66,10 +66,10 @@ func TestServicesAreKnownByTheAddressTheyHaveOrWillHave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(p.Peers("n1")); got != "[{created 198.18.0.18} {running 198.18.0.17} {running fd00::2}]" {
+	if got := fmt.Sprint(p.Peers("n1", nil, "c2")); got != "[{created 198.18.0.18 c2 true} {running 198.18.0.17 c1 false} {running fd00::2 c1 false}]" {
 		t.Errorf("peers %s", got)
 	}
-	if got := p.Peers("n11"); got == nil || len(got) != 0 {
+	if got := p.Peers("n11", nil); got == nil || len(got) != 0 {
 		t.Errorf("peers on another network: %v", got)
 	}
 	if got := fmt.Sprint(p.ByService("n1")); got != "map[created:[198.18.0.18] running:[198.18.0.17 fd00::2]]" {
@@ -141,14 +141,6 @@ func TestFreeFindsRoomForAPurpose(t *testing.T) {
 	}
 	if _, err := Free(netip.Prefix{}, 28, nil, "link"); err == nil {
 		t.Error("no pool was accepted")
-	}
-}
-
-func TestNetworksOfTrajectoriesAreCountedByLabel(t *testing.T) {
-	f := world()
-	f.addNetwork("n2", "t2_external", "198.18.4.0/27", map[string]string{LabelTrajectory: "t2"})
-	if all, ours, err := CountNetworks(context.Background(), f); err != nil || all != 2 || ours != 1 {
-		t.Errorf("%d networks, %d of trajectories, %v", all, ours, err)
 	}
 }
 

@@ -58,7 +58,9 @@ func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 func (c control) CA() []byte { return c.ca.PEM() }
 
 // Hold: see [admin.Simulator].
-func (c control) Hold(id string) (func(), error) { return c.registry.Hold(id) }
+func (c control) Hold(id string, exclusive []api.Exclusive) (func(), error) {
+	return c.registry.Hold(id, exclusive)
+}
 
 // Register: see [admin.Simulator]. What an earlier trajectory of the same id
 // stored is removed first, and its journal set aside: a new one begins empty.
@@ -98,9 +100,10 @@ func (c control) SetPeers(id string, p api.Peers) error {
 	return c.rerouted(func() error { return c.registry.SetPeers(id, p) })
 }
 
-// SetAddresses: see [admin.Simulator].
-func (c control) SetAddresses(id string, a api.Addresses) error {
-	return c.rerouted(func() error { return c.registry.SetAddresses(id, a) })
+// SetNetworks: see [admin.Simulator].
+func (c control) SetNetworks(id string, n api.Networks) error {
+	c.interfaces.look() // the simulator was put on them just now
+	return c.rerouted(func() error { return c.registry.SetNetworks(id, n) })
 }
 
 // rerouted makes a change and lays the routes out anew.

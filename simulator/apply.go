@@ -23,7 +23,9 @@ type EnsureOptions struct {
 	// the choice to the engine.
 	LinkSubnet func(context.Context) (netip.Prefix, error)
 
-	// Timeout is how long the simulator may take to answer; 0 means a minute.
+	// Timeout is how long the simulator may take to answer, counted from when it was
+	// last seen to come along (created, started); 0 means two minutes. An engine
+	// that dozens of processes ask for something at once takes its time for each.
 	Timeout time.Duration
 
 	// Progress is told every decision. May be nil.
@@ -41,7 +43,7 @@ type Result struct {
 }
 
 const (
-	defaultTimeout = time.Minute
+	defaultTimeout = 2 * time.Minute
 	// maxActions bounds how often one call acts. Every lost race costs one.
 	maxActions = 20
 	// maxRestarts is how many crashes after a start are taken for good.
@@ -114,6 +116,7 @@ type ensurer struct {
 	last     Decision
 	acted    bool   // this call created or started it
 	seen     string // the container waited for
+	stage    string // that container, and what it was doing
 	base     int    // restarts the engine had counted when this call first waited for it
 }
 
@@ -218,6 +221,9 @@ func removeContainer(ctx context.Context, eng Engine, s *snapshot, force bool) e
 func (e *ensurer) wait(ctx context.Context, s *snapshot, d time.Duration) error {
 	if e.seen != s.ID {
 		e.seen, e.base = s.ID, s.Restarts
+	}
+	if stage := s.ID + " " + s.State; stage != e.stage {
+		e.stage, e.deadline = stage, time.Now().Add(e.o.Timeout)
 	}
 	late := time.Now().After(e.deadline)
 	if crashing := s.State == "restarting" && s.Restarts-e.base >= maxRestarts; late || crashing {

@@ -15,8 +15,15 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// statusTimeout bounds one question to the administrative interface.
-const statusTimeout = 5 * time.Second
+// statusTimeout bounds one question to the administrative interface. While the
+// engine's own checks say that the simulator is well, or do not know yet, a late
+// answer is the engine's doing: it starts a process in the container for each
+// question, which takes long when dozens of processes ask at once. Asking anew
+// would only add to that.
+const (
+	statusTimeout  = 5 * time.Second
+	patientTimeout = 60 * time.Second
+)
 
 // snapshot is an observation with what acting on it needs.
 type snapshot struct {
@@ -74,7 +81,11 @@ func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error
 		slices.Sort(s.Networks)
 	}
 	if s.State == "running" {
-		s.ask(ctx, eng)
+		timeout := statusTimeout
+		if h := c.State.Health; h != nil && (h.Status == container.Healthy || h.Status == container.Starting) {
+			timeout = patientTimeout
+		}
+		s.ask(ctx, eng, timeout)
 	}
 	if s.State == "created" || s.State == "running" && !s.Answering {
 		if err := s.age(ctx, eng, c); err != nil {
@@ -85,9 +96,9 @@ func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error
 }
 
 // ask fills in what only the simulator itself knows.
-func (s *snapshot) ask(ctx context.Context, eng ExecEngine) {
+func (s *snapshot) ask(ctx context.Context, eng ExecEngine, timeout time.Duration) {
 	s.client = api.NewClient(Dialer(eng, s.ID))
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	st, err := s.client.Status(ctx)
 	if err != nil {

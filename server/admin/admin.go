@@ -33,11 +33,11 @@ const (
 type Simulator interface {
 	Status() *api.Status
 	CA() []byte
-	Hold(id string) (release func(), err error)
+	Hold(id string, exclusive []api.Exclusive) (release func(), err error)
 	Register(r *api.Registration) (*api.Registered, error)
 	Trajectory(id string) (*api.TrajectoryStatus, error)
 	SetPeers(id string, p api.Peers) error
-	SetAddresses(id string, a api.Addresses) error
+	SetNetworks(id string, n api.Networks) error
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

@@ -35,12 +35,12 @@ func (f *fake) Register(r *api.Registration) (*api.Registered, error) {
 	f.registered = r
 	return &api.Registered{}, f.err
 }
-func (f *fake) Hold(string) (func(), error) { return func() {}, f.err }
+func (f *fake) Hold(string, []api.Exclusive) (func(), error) { return func() {}, f.err }
 func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 	return &api.TrajectoryStatus{Trajectory: "t1"}, f.err
 }
-func (f *fake) SetPeers(string, api.Peers) error         { return f.err }
-func (f *fake) SetAddresses(string, api.Addresses) error { return f.err }
+func (f *fake) SetPeers(string, api.Peers) error       { return f.err }
+func (f *fake) SetNetworks(string, api.Networks) error { return f.err }
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -78,13 +78,13 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":1`},
+		{"GET", "/v1/status", "", 200, `"protocol":2`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
 		{"PUT", "/v1/trajectories/t1/peers", `{"external":[{"service":"a","address":"192.0.2.1"}]}`, 200, "{}"},
-		{"PUT", "/v1/trajectories/t1/addresses", `{"external":["192.0.2.9"]}`, 200, "{}"},
-		{"PUT", "/v1/trajectories/t1/addresses", `{"external":["nowhere"]}`, 400, "nowhere"},
+		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","id":"n9","addresses":["192.0.2.9"]}]`, 200, "{}"},
+		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},
@@ -209,15 +209,19 @@ func TestHoldLastsAsLongAsItsConnection(t *testing.T) {
 	f := &holder{fake: &fake{}, released: released}
 	server := httptest.NewServer(Handler(f, slog.New(slog.DiscardHandler)))
 	defer server.Close()
+	const body = `{"exclusive":[{"kind":"volume","name":"shared"}]}`
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, "POST /v1/trajectories/t1/hold HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "POST /v1/trajectories/t1/hold HTTP/1.1\r\nHost: x\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatalf("%q, %v", line, err)
+	}
+	if fmt.Sprint(f.wanted) != "[{volume shared}]" {
+		t.Errorf("what it wants arrives as %v", f.wanted)
 	}
 	select {
 	case <-released:
@@ -233,6 +237,10 @@ func TestHoldLastsAsLongAsItsConnection(t *testing.T) {
 type holder struct {
 	*fake
 	released chan struct{}
+	wanted   []api.Exclusive
 }
 
-func (h *holder) Hold(string) (func(), error) { return func() { close(h.released) }, nil }
+func (h *holder) Hold(_ string, exclusive []api.Exclusive) (func(), error) {
+	h.wanted = exclusive
+	return func() { close(h.released) }, nil
+}

@@ -23,7 +23,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("GET /v1/trajectories/{id}", a.trajectory)
 	handle("POST /v1/trajectories/{id}/hold", a.hold)
 	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
-	handle("PUT /v1/trajectories/{id}/addresses", a.setAddresses)
+	handle("PUT /v1/trajectories/{id}/networks", a.setNetworks)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("GET /v1/journals", a.journals)
@@ -71,10 +71,18 @@ func (a routes) trajectory(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return orError(a.s.Trajectory(r.PathValue("id")))
 }
 
-// hold: 200 without end; the id is reserved until the caller breaks the connection
-// off. 409 held, 410 retired, 400 for what is no id.
+// hold: body [api.HoldRequest] or none; 200 without end; the id, and what the body names, is
+// reserved until the caller breaks the connection off. 409 held, 409 conflict with
+// Exclusive when a registered trajectory has something of it, 410 retired, 400 for
+// what is no id.
 func (a routes) hold(w http.ResponseWriter, r *http.Request) (any, error) {
-	release, err := a.s.Hold(r.PathValue("id"))
+	var want api.HoldRequest
+	if r.ContentLength != 0 { // without a body it wants the id alone
+		if err := decode(r, &want); err != nil {
+			return nil, err
+		}
+	}
+	release, err := a.s.Hold(r.PathValue("id"), want.Exclusive)
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +105,15 @@ func (a routes) setPeers(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return empty{}, a.s.SetPeers(r.PathValue("id"), p)
 }
 
-// setAddresses: body [api.Addresses], replacing those of the networks it names;
-// 200 {}. 400 for an unknown network or an address outside it, 404 when the
-// trajectory is not registered.
-func (a routes) setAddresses(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var addresses api.Addresses
-	if err := decode(r, &addresses); err != nil {
+// setNetworks: body [api.Networks], each replacing the one of its name; 200 {}.
+// 400 for an unknown network or an address outside it, 404 when the trajectory is
+// not registered, 409 when another trajectory holds the id or a subnet.
+func (a routes) setNetworks(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var networks api.Networks
+	if err := decode(r, &networks); err != nil {
 		return nil, err
 	}
-	return empty{}, a.s.SetAddresses(r.PathValue("id"), addresses)
+	return empty{}, a.s.SetNetworks(r.PathValue("id"), networks)
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the administrative interface. The image carries it
 // as the label io.ctis.protocol, and a simulator that speaks another one is
 // replaced like one with another image.
-const Protocol = 1
+const Protocol = 2
 
 // Unattributed is the name under which the journal keeps what belongs to no
 // trajectory: connections whose two ends match no registered network. It is no
@@ -67,6 +67,8 @@ type Registration struct {
 	Settings string    `json:"settings"`
 	Networks []Network `json:"networks"`
 	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
+	// Exclusive is what no other trajectory can have until this one is unregistered.
+	Exclusive []Exclusive `json:"exclusive,omitempty"`
 }
 
 // Network is one network on which the simulator serves the trajectory.
@@ -83,6 +85,12 @@ type Network struct {
 type Peer struct {
 	Service string     `json:"service"`
 	Address netip.Addr `json:"address"`
+	// Container is the id of the container that has it, where that is known. With
+	// it the host finds out later that another one stands in its place.
+	Container string `json:"container,omitempty"`
+	// Unprepared says that the container was made behind ctis' back, so that it
+	// lacks what ctis puts into one.
+	Unprepared bool `json:"unprepared,omitempty"`
 }
 
 // Persona is a public hostname the simulator plays for one trajectory.
@@ -107,8 +115,8 @@ type Unregistered struct {
 // Keys are network names as in [Network.Name].
 type Peers map[string][]Peer
 
-// Addresses are the simulator's own on a trajectory's networks, by their names.
-type Addresses map[string][]netip.Addr
+// Networks replace those of a trajectory that have the same names.
+type Networks []Network
 
 // Status is the simulator's own account of itself.
 type Status struct {

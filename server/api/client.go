@@ -53,13 +53,19 @@ func (c *Client) CA(ctx context.Context) ([]byte, error) {
 }
 
 // Hold reserves a trajectory for the caller, who sets it up or takes it down,
-// until release is called or the caller's process ends, however it ends: the
-// reservation lives as long as its connection. While it is held the simulator
-// does not retire, and another Hold of it is an *[Error] with code [CodeHeld].
-func (c *Client) Hold(ctx context.Context, id string) (release func(), err error) {
+// and with it what only one trajectory at a time can have, until release is called
+// or the caller's process ends, however it ends: the reservation lives as long as
+// its connection. While it is held the simulator does not retire, and another Hold
+// of the trajectory, or of something exclusive, is an *[Error] with code
+// [CodeHeld]. What a registered trajectory has is one with code [CodeConflict].
+func (c *Client) Hold(ctx context.Context, id string, exclusive ...Exclusive) (release func(), err error) {
+	body, err := json.Marshal(HoldRequest{Exclusive: exclusive})
+	if err != nil {
+		return nil, err
+	}
 	ctx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	late := time.AfterFunc(callTimeout, func() { cut(ErrNoAnswer) })
-	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", nil)
+	resp, err := c.do(ctx, http.MethodPost, "/v1/trajectories/"+url.PathEscape(id)+"/hold", bytes.NewReader(body))
 	if !late.Stop() && err == nil {
 		err = ErrNoAnswer
 		_ = resp.Body.Close() // too late to be of use
@@ -86,10 +92,10 @@ func (c *Client) SetPeers(ctx context.Context, id string, p Peers) error {
 	return err
 }
 
-// SetAddresses tells the simulator that its own addresses on networks of a
-// trajectory are others now.
-func (c *Client) SetAddresses(ctx context.Context, id string, a Addresses) error {
-	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/addresses", a)
+// SetNetworks tells the simulator that networks of a trajectory are others now: its
+// own addresses there have changed, or they were made anew under another id.
+func (c *Client) SetNetworks(ctx context.Context, id string, n Networks) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/networks", n)
 	return err
 }
 
@@ -178,8 +184,9 @@ func ParseJournalQuery(v url.Values) (JournalQuery, error) {
 
 // callTimeout bounds every call but following a journal and holding an id, so that
 // a simulator that hangs is noticed. The longest, taking a trajectory off, waits
-// some seconds for requests in work.
-const callTimeout = 30 * time.Second
+// some seconds for requests in work; and each way into the container is a process
+// that the engine starts there, which takes long when dozens ask for one at once.
+const callTimeout = 2 * time.Minute
 
 // call sends in as JSON and decodes the answer into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {

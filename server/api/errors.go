@@ -10,7 +10,7 @@ import (
 const (
 	CodeConflict = "conflict"  // 409: registered before with other settings
 	CodeBusy     = "busy"      // 409: trajectories are attached, so the simulator does not retire
-	CodeHeld     = "held"      // 409: another process is setting the trajectory up or taking it down
+	CodeHeld     = "held"      // 409: another process is setting the trajectory up or taking it down, or one that wants the same
 	CodeRetired  = "retired"   // 410: this simulator accepts no registration any more
 	CodeNotFound = "not_found" // 404
 	CodeInvalid  = "invalid"   // 400
@@ -26,6 +26,8 @@ type Error struct {
 	Message string   `json:"message"`
 	Holders []string `json:"holders,omitempty"` // trajectories in the way
 	Fields  []string `json:"fields,omitempty"`  // settings that differ
+	// Exclusive is what of the caller's a holder has; nil when it is about something else.
+	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }

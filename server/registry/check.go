@@ -21,6 +21,7 @@ const (
 	maxNetworks  = 256
 	maxEndpoints = 256
 	maxPeers     = 65536
+	maxExclusive = 4096
 )
 
 // ValidID says whether id can name a trajectory.
@@ -50,6 +51,9 @@ func check(r *api.Registration) *api.Error {
 				return invalid("networks %q and %q of trajectory %q share a name, id, subnet or address", a.Name, b.Name, r.Trajectory)
 			}
 		}
+	}
+	if e := checkExclusive(r.Trajectory, r.Exclusive); e != nil {
+		return e
 	}
 	if len(r.Personas) > maxPersonas {
 		return invalid("trajectory %q has %d personas; at most %d are served", r.Trajectory, len(r.Personas), maxPersonas)

@@ -22,7 +22,8 @@ import (
 // later version is never taken for a registration.
 
 const (
-	fileVersion = 1
+	fileVersion = 2 // from 2 on with what only one trajectory at a time can have
+	oldVersion  = 1 // the oldest that is read
 	fileSuffix  = ".json"
 	maxFile     = 64 << 20 // bytes; the largest valid registration is far below
 )
@@ -109,8 +110,8 @@ func read(path, id string) (*Trajectory, error) {
 	if err := json.Unmarshal(b, &e); err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
 	}
-	if e.Version != fileVersion {
-		return nil, fmt.Errorf("its version is %d, known is %d", e.Version, fileVersion)
+	if e.Version < oldVersion || e.Version > fileVersion {
+		return nil, fmt.Errorf("its version is %d, known are %d to %d", e.Version, oldVersion, fileVersion)
 	}
 	if sum := sha256.Sum256(e.Content); hex.EncodeToString(sum[:]) != e.SHA256 {
 		return nil, errors.New("its digest is another one")

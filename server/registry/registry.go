@@ -7,7 +7,6 @@ package registry
 
 import (
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ type Registry struct {
 	// retiring and registering exclude each other.
 	mu       sync.Mutex
 	retired  atomic.Bool                   // changed under mu, read without: a status waits for nobody
-	held     map[string]bool               // ids that a process on the host is working on
+	held     map[string][]api.Exclusive    // ids that a process on the host is working on, with what it wants for them
 	snapshot atomic.Pointer[[]*Trajectory] // sorted by id, replaced as a whole
 	problems []string                      // found by Load, fixed afterwards
 }
@@ -41,7 +40,7 @@ type Registry struct {
 // file that cannot be read back is set aside and reported by Problems; the
 // others are served.
 func Load(dir string, now func() time.Time) (*Registry, error) {
-	r := &Registry{dir: dir, now: now, held: map[string]bool{}}
+	r := &Registry{dir: dir, now: now, held: map[string][]api.Exclusive{}}
 	list, problems, err := readAll(dir)
 	if err != nil {
 		return nil, err
@@ -102,9 +101,12 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 			e.Holders, e.Fields = []string{reg.Trajectory}, fields
 			return false, e
 		}
-		return true, nil
+		return true, r.complete(old, reg.Exclusive)
 	}
 	if e := collide(reg, list); e != nil {
+		return false, e
+	}
+	if e := r.exclude(reg.Trajectory, reg.Exclusive); e != nil {
 		return false, e
 	}
 	if err := prepare(); err != nil {
@@ -122,40 +124,86 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 // SetPeers replaces what is known about the services on the named networks of
 // a trajectory.
 func (r *Registry) SetPeers(id string, peers api.Peers) error {
-	return change(r, id, peers, func(n *api.Network, p []api.Peer) { n.Peers = slices.Clone(p) })
+	return r.change(id, func(t *Trajectory) *api.Error {
+		for name, p := range peers {
+			n, e := t.network(name)
+			if e != nil {
+				return e
+			}
+			n.Peers = slices.Clone(p)
+		}
+		return nil
+	})
 }
 
-// SetAddresses replaces the simulator's own addresses on the named networks of a
-// trajectory: on a network whose subnet nobody fixed they can be others when the
-// simulator is put back on it.
-func (r *Registry) SetAddresses(id string, addresses api.Addresses) error {
-	return change(r, id, addresses, func(n *api.Network, a []netip.Addr) { n.Addresses = slices.Clone(a) })
+// SetNetworks replaces networks of a trajectory, by name: the simulator's addresses
+// there can be others when it is put back on one whose subnet nobody fixed, and one
+// that was made anew has another id. Like a registration it is refused where
+// another trajectory holds what they have.
+func (r *Registry) SetNetworks(id string, networks api.Networks) error {
+	return r.change(id, func(t *Trajectory) *api.Error {
+		for _, now := range clone(&api.Registration{Networks: networks}).Networks {
+			n, e := t.network(now.Name)
+			if e != nil {
+				return e
+			}
+			*n = now
+		}
+		return nil
+	})
 }
 
-// change replaces something of the named networks of a trajectory.
-func change[T any](r *Registry, id string, byName map[string]T, set func(*api.Network, T)) error {
+func (t *Trajectory) network(name string) (*api.Network, *api.Error) {
+	i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
+	if i < 0 {
+		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", t.Trajectory, clip(name))
+	}
+	return &t.Networks[i], nil
+}
+
+// change replaces a trajectory by a changed copy of it, if that may be registered
+// beside the others.
+func (r *Registry) change(id string, edit func(*Trajectory) *api.Error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := r.Snapshot()
-	old, ok := find(list, id)
+	old, ok := find(r.Snapshot(), id)
 	if !ok {
 		return notRegistered(id)
 	}
 	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
-	for name, value := range byName {
-		i := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == name })
-		if i < 0 {
-			return api.Errorf(http.StatusBadRequest, api.CodeInvalid, "trajectory %q has no network %q", id, name)
-		}
-		set(&t.Networks[i], value)
+	if e := edit(t); e != nil {
+		return e
 	}
 	if e := check(&t.Registration); e != nil {
 		return e
 	}
+	others := slices.DeleteFunc(slices.Clone(r.Snapshot()), func(x *Trajectory) bool { return x == old })
+	if e := collide(&t.Registration, others); e != nil {
+		return e
+	}
+	return r.replace(old, t)
+}
+
+// complete gives a registration of a time before such lists the one of what is
+// exclusive of it; mu is held.
+func (r *Registry) complete(old *Trajectory, exclusive []api.Exclusive) error {
+	if len(exclusive) == 0 || slices.Equal(old.Exclusive, exclusive) {
+		return nil
+	}
+	if e := r.exclude(old.Trajectory, exclusive); e != nil {
+		return e
+	}
+	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
+	t.Exclusive = slices.Clone(exclusive)
+	return r.replace(old, t)
+}
+
+// replace stores t in place of old; mu is held.
+func (r *Registry) replace(old, t *Trajectory) error {
 	if err := write(r.dir, t); err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(x *Trajectory) bool { return x == old })
+	list := slices.DeleteFunc(slices.Clone(r.Snapshot()), func(x *Trajectory) bool { return x == old })
 	r.publish(append(list, t))
 	return nil
 }
@@ -177,25 +225,32 @@ func (r *Registry) Unregister(id string) (known bool, err error) {
 }
 
 // Hold reserves an id for one caller who sets it up or takes it down, so that two
-// never work on one trajectory. release may be called more than once. It outlives
+// never work on one trajectory, and what is exclusive of it, so that no two
+// trajectories get the same. release may be called more than once. It outlives
 // no process: what a killed one had in work is for the next to clear away.
 //
-// Refusals are of type *[api.Error]: invalid, held or retired.
-func (r *Registry) Hold(id string) (release func(), err error) {
+// Refusals are of type *[api.Error]: invalid, held, conflict or retired.
+func (r *Registry) Hold(id string, exclusive []api.Exclusive) (release func(), err error) {
 	if !ValidID(id) {
 		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "%q is no trajectory id", id)
 	}
+	if e := checkExclusive(id, exclusive); e != nil {
+		return nil, e
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.retired.Load():
+	if r.retired.Load() {
 		return nil, api.Errorf(http.StatusGone, api.CodeRetired, "this simulator is retired; work on %q with its successor", id)
-	case r.held[id]:
+	}
+	if _, held := r.held[id]; held {
 		e := api.Errorf(http.StatusConflict, api.CodeHeld, "another process is working on trajectory %q", id)
 		e.Holders = []string{id}
 		return nil, e
 	}
-	r.held[id] = true
+	if e := r.exclude(id, exclusive); e != nil {
+		return nil, e
+	}
+	r.held[id] = slices.Clone(exclusive)
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -207,7 +262,8 @@ func (r *Registry) Hold(id string) (release func(), err error) {
 func (r *Registry) Held(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.held[id]
+	_, held := r.held[id]
+	return held
 }
 
 // Retire makes Register and Hold refuse from now on, provided that nothing is
@@ -260,6 +316,7 @@ func clone(reg *api.Registration) api.Registration {
 		n.Subnets, n.Addresses = slices.Clone(n.Subnets), slices.Clone(n.Addresses)
 		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
+	c.Exclusive = slices.Clone(reg.Exclusive)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
 		c.Personas[i].Endpoints = slices.Clone(c.Personas[i].Endpoints)

@@ -260,10 +260,12 @@ func TestRetiringAndRegisteringExcludeEachOther(t *testing.T) {
 
 func TestDamagedRegistrationIsSetAsideAndTheRestServed(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
-		"cut":           func(b []byte) []byte { return b[:len(b)/2] },
-		"empty":         func([]byte) []byte { return nil },
-		"edited":        func(b []byte) []byte { return []byte(strings.Replace(string(b), "198.18.1.30", "198.18.1.31", 1)) },
-		"other version": func(b []byte) []byte { return []byte(strings.Replace(string(b), `"version":1`, `"version":9`, 1)) },
+		"cut":    func(b []byte) []byte { return b[:len(b)/2] },
+		"empty":  func([]byte) []byte { return nil },
+		"edited": func(b []byte) []byte { return []byte(strings.Replace(string(b), "198.18.1.30", "198.18.1.31", 1)) },
+		"other version": func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), fmt.Sprintf(`"version":%d`, fileVersion), `"version":9`, 1))
+		},
 	} {
 		dir := t.TempDir()
 		r := open(t, dir)
@@ -346,19 +348,19 @@ func TestReadersNeverSeeAHalfChange(t *testing.T) {
 
 func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
 	r := open(t, t.TempDir())
-	release, err := r.Hold("a")
+	release, err := r.Hold("a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeHeld {
 		t.Errorf("held twice: %v", err)
 	}
-	if other, err := r.Hold("b"); err != nil {
+	if other, err := r.Hold("b", nil); err != nil {
 		t.Errorf("another id: %v", err)
 	} else {
 		other()
 	}
-	if _, err := r.Hold("Not/An/Id"); codeOf(err) != api.CodeInvalid {
+	if _, err := r.Hold("Not/An/Id", nil); codeOf(err) != api.CodeInvalid {
 		t.Errorf("no id: %v", err)
 	}
 	var e *api.Error
@@ -366,45 +368,64 @@ func TestOneIDIsHeldByOneCallerAndKeepsTheSimulator(t *testing.T) {
 		t.Errorf("retired while held: %v", err)
 	}
 	release()
-	again, err := r.Hold("a")
+	again, err := r.Hold("a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release() // once more does not release the next one's
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeHeld {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeHeld {
 		t.Errorf("the first caller released the second's: %v", err)
 	}
 	again()
 	if err := r.Retire(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Hold("a"); codeOf(err) != api.CodeRetired {
+	if _, err := r.Hold("a", nil); codeOf(err) != api.CodeRetired {
 		t.Errorf("held by a retired simulator: %v", err)
 	}
 }
 
-func TestOwnAddressesAreReplacedAndKept(t *testing.T) {
+func TestNetworksAreReplacedAndKept(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, dir)
 	reg := registration("a", 1)
 	register(t, r, reg)
+	other := registration("b", 2)
+	register(t, r, other)
 	n := reg.Networks[0]
-	other := n.Addresses[0].Prev()
-	if err := r.SetAddresses("a", api.Addresses{n.Name: {other}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range []*Registry{r, open(t, dir)} {
-		got, _ := r.Lookup("a")
-		if !reflect.DeepEqual(got.Networks[0].Addresses, []netip.Addr{other}) || !reflect.DeepEqual(got.Networks[0].Subnets, n.Subnets) {
-			t.Errorf("%+v", got.Networks[0])
+	anew := registration("a", 3).Networks[0] // another id, other subnets
+	anew.Name = n.Name
+	moved := n
+	moved.Addresses = []netip.Addr{n.Addresses[0].Prev()}
+	for _, now := range []api.Network{moved, anew, anew} {
+		if err := r.SetNetworks("a", api.Networks{now}); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*Registry{r, open(t, dir)} {
+			got, _ := r.Lookup("a")
+			if !reflect.DeepEqual(got.Networks[0], now) || len(got.Networks) != len(reg.Networks) {
+				t.Errorf("%+v, want %+v", got.Networks[0], now)
+			}
 		}
 	}
-	for name, a := range map[string]api.Addresses{"outside": {n.Name: {netip.MustParseAddr("192.0.2.1")}}, "no such network": {"x": {other}}, "none": {n.Name: {}}} {
-		if err := r.SetAddresses("a", a); codeOf(err) != api.CodeInvalid {
+	outside, unknown, none, taken := anew, anew, anew, other.Networks[0]
+	outside.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	unknown.Name, none.Addresses, taken.Name = "x", nil, n.Name
+	for name, tc := range map[string]struct {
+		id, code string
+		n        api.Network
+	}{
+		"outside":            {"a", api.CodeInvalid, outside},
+		"no such network":    {"a", api.CodeInvalid, unknown},
+		"no address":         {"a", api.CodeInvalid, none},
+		"another's":          {"a", api.CodeConflict, taken},
+		"unknown trajectory": {"c", api.CodeNotFound, anew},
+	} {
+		if err := r.SetNetworks(tc.id, api.Networks{tc.n}); codeOf(err) != tc.code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := r.SetAddresses("b", api.Addresses{}); codeOf(err) != api.CodeNotFound {
-		t.Errorf("unknown trajectory: %v", err)
+	if got, _ := r.Lookup("a"); !reflect.DeepEqual(got.Networks[0], anew) {
+		t.Errorf("a refused change took effect: %+v", got.Networks[0])
 	}
 }
