@@ -79,6 +79,8 @@ func (a *app) root() *cli.App {
 			a.downCommand(),
 			a.statusCommand(),
 			a.logsCommand(),
+			a.buildCommand(),
+			a.gcCommand(),
 			a.caCommand(),
 			a.demoCommand(),
 			a.completionCommand(),

@@ -42,7 +42,9 @@ func fakeDocker() {
 }
 
 // TestScripts runs the command line as a user's script does, without a real
-// engine. `engine VERSION` starts one that only says which API it speaks.
+// engine. `engine VERSION` starts one that only says which API it speaks;
+// `engine VERSION DIR` one that answers what the files in DIR say, and notes there
+// in the file log what it was asked to remove.
 func TestScripts(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -64,8 +66,12 @@ func TestScripts(t *testing.T) {
 }
 
 func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: engine API-VERSION")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: engine API-VERSION [DIR]")
+	}
+	var answers string
+	if len(args) == 2 {
+		answers = ts.MkAbs(args[1])
 	}
 	dir, err := os.MkdirTemp("", "eng") // short: a socket's path is limited in length
 	ts.Check(err)
@@ -75,6 +81,10 @@ func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Api-Version", args[0])
 		w.Header().Set("Ostype", "linux")
+		w.Header().Set("Content-Type", "application/json")
+		if answers != "" && answer(w, r, answers) {
+			return
+		}
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/_ping"):
 			fmt.Fprint(w, "OK")
@@ -83,7 +93,6 @@ func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
 		case strings.HasSuffix(r.URL.Path, "/volumes"):
 			fmt.Fprint(w, "{}")
 		default:
-			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"message":"No such object"}`)
 		}
@@ -94,6 +103,39 @@ func startFakeEngine(ts *testscript.TestScript, neg bool, args []string) {
 		_ = os.RemoveAll(dir)
 	})
 	ts.Setenv("DOCKER_HOST", "unix://"+path)
+}
+
+// answer sends the file of dir that is named after the path, its slashes written as
+// underscores and ending in the filter where one is asked for: dangling, of_PROJECT,
+// or label for any other label.
+func answer(w http.ResponseWriter, r *http.Request, dir string) bool {
+	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v"), "/")
+	name := strings.NewReplacer("/", "_", ":", "_").Replace(path)
+	switch filters := r.URL.Query().Get("filters"); {
+	case strings.Contains(filters, "dangling"):
+		name += "_dangling"
+	case strings.Contains(filters, "compose.project="):
+		_, project, _ := strings.Cut(filters, "compose.project=")
+		project, _, _ = strings.Cut(project, `"`)
+		name += "_of_" + project
+	case strings.Contains(filters, "label"):
+		name += "_label"
+	}
+	if r.Method == http.MethodDelete {
+		f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		fmt.Fprintln(f, path, r.URL.Query().Get("force"))
+		fmt.Fprint(w, "[]")
+		return true
+	}
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	return err == nil
 }
 
 func checkExit(ts *testscript.TestScript, neg bool, args []string) {

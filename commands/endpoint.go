@@ -31,10 +31,7 @@ type endpoint struct {
 // explicit context, DOCKER_HOST, DOCKER_CONTEXT, the current context.
 func resolveEndpoint(flagHost, flagContext string, env map[string]string) (endpoint, error) {
 	e := endpoint{version: env["DOCKER_API_VERSION"]}
-	configDir := env["DOCKER_CONFIG"]
-	if configDir == "" {
-		configDir = filepath.Join(env["HOME"], ".docker")
-	}
+	configDir := dockerConfigDir(env)
 	name := flagContext
 	if name == "" {
 		if e.host = flagHost; e.host == "" {
@@ -79,6 +76,14 @@ func resolveEndpoint(flagHost, flagContext string, env map[string]string) (endpo
 		e.tlsDir = tlsDir
 	}
 	return e, nil
+}
+
+// dockerConfigDir is where Docker's configuration is.
+func dockerConfigDir(env map[string]string) string {
+	if dir := env["DOCKER_CONFIG"]; dir != "" {
+		return dir
+	}
+	return filepath.Join(env["HOME"], ".docker")
 }
 
 // currentContext reads the context chosen with `docker context use`.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	cerrdefs "github.com/containerd/errdefs"
+
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
 	"github.com/linuxarena/ctis/server/api"
@@ -148,7 +150,7 @@ func (s *setup) look(ctx context.Context) error {
 }
 
 func (s *setup) ensureImage(ctx context.Context, line *uiStep) (string, error) {
-	image, err := s.app.ensureImage(ctx, s.o.image, line.detail)
+	image, err := s.app.ensureImage(ctx, s.o.image, s.o.source, line.detail)
 	if err != nil {
 		return "", err
 	}
@@ -163,6 +165,15 @@ func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, erro
 	reused := true
 	for try := 0; ; try++ {
 		sim, err := s.app.ensureSimulator(ctx, s.image, s.pool, line.detail)
+		if cerrdefs.IsNotFound(err) && try < subnetRaces {
+			// Maybe somebody removed the image: it was superseded for them, and not yet in use here.
+			if _, err := s.ensureImage(ctx, line); err != nil {
+				return "", err
+			}
+			if s.image.Built || s.image.Pulled {
+				continue
+			}
+		}
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -12,40 +13,63 @@ import (
 	"github.com/linuxarena/ctis/simulator"
 )
 
-// dockerfile is the image's recipe inside the build context.
-const dockerfile = "templates/image/Dockerfile"
-
 // linkBits is the size of the simulator's own network, which only the two
 // shared containers ever join.
 const linkBits = 28
 
-// ensureImage makes sure of the simulator's image: the one the user names, or
-// the one whose tag is the hash of the build context this program carries.
-func (a *app) ensureImage(ctx context.Context, ref string, detail func(string)) (*simulator.ImageResult, error) {
+// ensureImage makes sure of the simulator's image: the one the user names, or the
+// one whose tag is the hash of the build context.
+func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, detail func(string)) (*simulator.ImageResult, error) {
 	env, skip := a.env["INTERNET_SIMULATOR_IMAGE"], a.env["SKIP_DOCKER_BUILD"] == "1"
-	o := simulator.ImageOptions{Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Progress: detail}
-	hash := ""
+	var source *imagehash.Sum
 	if !imagehash.Overridden(ref, env, skip) {
-		inputs, err := imagehash.Read(a.setting.BuildContext, dockerfile, nil)
-		if err != nil {
+		var err error
+		if source, err = a.source(from); err != nil {
 			return nil, err
 		}
-		if o.Source, err = inputs.Sum(); err != nil {
-			return nil, err
-		}
-		for _, w := range o.Source.Warnings() {
+		for _, w := range source.Warnings() {
 			a.ui.warn(w)
 		}
-		hash = o.Source.Hash
+	} else if from.given() {
+		return nil, &usageError{msg: "an image is named, so nothing is built from a context", hint: "leave out --image, INTERNET_SIMULATOR_IMAGE and SKIP_DOCKER_BUILD, or --context and --file"}
 	}
+	hash := ""
+	if source != nil {
+		hash = source.Hash
+	}
+	o := a.imageOptions(source, detail)
 	o.Choice = imagehash.Resolve(ref, env, skip, hash)
 	image, err := simulator.EnsureImage(ctx, a.engine, o)
 	if err == nil && image.Protocol == 0 {
 		// Found out before anything that runs is replaced by it.
-		return nil, &usageError{msg: fmt.Sprintf("image %q is no simulator: it has no label %s", image.Ref, simulator.LabelProtocol),
-			hint: "name an image that was built by ctis, or leave " + string(o.Choice.Origin) + " out"}
+		hint := "name an image that was built by ctis, or leave " + string(o.Choice.Origin) + " out"
+		if source != nil {
+			hint = "build it from a context whose Dockerfile makes a simulator, as templates/image/Dockerfile does"
+		}
+		return nil, &usageError{msg: fmt.Sprintf("image %q is no simulator: it has no label %s", image.Ref, simulator.LabelProtocol), hint: hint}
 	}
 	return image, err
+}
+
+// imageOptions is how an image is built here. Every line of the builder is shown
+// as it comes on a terminal, and logged in full with --log-level debug.
+func (a *app) imageOptions(source *imagehash.Sum, detail func(string)) simulator.ImageOptions {
+	return simulator.ImageOptions{
+		Source: source, Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ,
+		BuildKit: func(ctx context.Context) *simulator.BuildKit {
+			docker, err := a.lookPath("docker")
+			if err != nil {
+				return nil
+			}
+			return simulator.FindBuildKit(ctx, simulator.BuildKit{
+				Docker: docker, Environ: a.where.environ(a.setting.Environ), Builder: cmp.Or(a.where.context, "default"),
+			})
+		},
+		Progress: func(line string) {
+			a.log.Debug("build", "line", line)
+			detail(line)
+		},
+	}
 }
 
 // ensureSimulator makes sure that a simulator of that image runs.

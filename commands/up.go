@@ -14,6 +14,7 @@ type upOptions struct {
 	environmentOptions
 	id            string
 	image         string
+	source        sourceOptions
 	waitTimeout   time.Duration
 	keepOnFailure bool
 }
@@ -61,6 +62,8 @@ func (a *app) upCommand() *cli.Command {
 		Flags: append(o.flags(),
 			&cli.StringFlag{Name: "id", Usage: "the trajectory's `ID`, which becomes the Compose project name (default: a new one)", Destination: &o.id},
 			&cli.StringFlag{Name: "image", Usage: "run the simulator from image `REF` instead of the one built from source", Destination: &o.image},
+			&cli.StringFlag{Name: "context", Usage: "build the simulator's image from `DIR` instead of what ctis carries (CTIS_BUILD_CONTEXT)", Destination: &o.source.context},
+			&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside that context", Destination: &o.source.file},
 			&cli.DurationFlag{Name: "wait-timeout", Usage: "how long the services may take to be up", Value: 5 * time.Minute, Destination: &o.waitTimeout},
 			&cli.BoolFlag{Name: "keep-on-failure", Usage: "leave everything as it is when something fails", Destination: &o.keepOnFailure},
 			a.jsonFlag(),

@@ -7,25 +7,26 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 )
 
-// source is one place where an instruction reads the build context.
+// source is one path or glob of the build context that an instruction names.
 type source struct {
 	line    int
 	pattern string   // as written, expanded; a path or glob
 	exclude []string // patterns relative to the source directory
 	parents bool     // COPY --parents: a pivot /./ may be inside
 	literal bool     // a mount's source is a path, never a glob
+	alone   bool     // nothing else is named by the instruction
+	first   bool     // begins an instruction
 }
 
 // scanned is what a Dockerfile says.
 type scanned struct {
-	sources  []source
+	sources  []source // in order, those of an instruction together
 	remote   []Remote
 	declared map[string]bool // build arguments named by ARG
 }
@@ -34,72 +35,100 @@ type scanned struct {
 type scanner struct {
 	scanned
 	file   string
+	target string
 	lex    *shell.Lex
 	args   map[string]string
 	global *scope
-	stages map[string]*scope // by name: what a stage built FROM it inherits
+	scopes []*scope // by stage: what a stage built FROM it inherits
 }
 
-// scan reads a Dockerfile. Every stage counts, whatever the build's target: a
-// target would be one more thing the hash depends on.
-func scan(file string, data []byte, args map[string]string) (*scanned, error) {
+// scan reads a Dockerfile. Without a target every stage counts, whether the last
+// one needs it or not: the classic builder builds them all.
+func scan(o Options, data []byte) (*scanned, error) {
+	s := &scanner{
+		scanned: scanned{declared: map[string]bool{}},
+		file:    o.Dockerfile, target: o.Target, args: o.Args, global: newScope(),
+	}
+	if err := s.checkFrontend(data); err != nil {
+		return nil, err
+	}
 	res, err := parser.Parse(bytes.NewReader(data))
 	if err != nil {
-		return nil, syntaxError(file, err)
+		return nil, syntaxError(s.file, err)
 	}
 	stages, metaArgs, err := instructions.Parse(res.AST, nil)
 	if err != nil {
-		return nil, syntaxError(file, err)
+		return nil, syntaxError(s.file, err)
 	}
 	if len(stages) == 0 {
-		return nil, &SyntaxError{Dockerfile: file, Message: "has no FROM instruction"}
+		return nil, &SyntaxError{Dockerfile: s.file, Message: "has no FROM instruction"}
 	}
-	s := &scanner{
-		scanned: scanned{declared: map[string]bool{}},
-		file:    file, lex: shell.NewLex(res.EscapeToken), args: args,
-		global: newScope(), stages: map[string]*scope{},
+	s.lex = shell.NewLex(res.EscapeToken)
+	if err := s.globals(o, stages, metaArgs); err != nil {
+		return nil, err
 	}
-	for _, name := range builderArgs {
-		s.global.setUnknown(name, "the builder sets it by platform")
+	nodes, err := s.plan(stages)
+	if err != nil {
+		return nil, err
 	}
-	for i := range metaArgs {
-		if err := s.arg(&metaArgs[i], s.global, nil); err != nil {
-			return nil, s.at(metaArgs[i].Location(), err)
+	need, err := needed(nodes, o.Target)
+	if err != nil {
+		return nil, &SyntaxError{Dockerfile: s.file, Message: err.Error(), Err: err}
+	}
+	for i, n := range nodes {
+		sc := s.inherit(n)
+		s.scopes = append(s.scopes, sc)
+		if !need[i] {
+			continue
+		}
+		for _, cmd := range n.commands() {
+			if err := s.command(cmd, sc); err != nil {
+				return nil, s.at(s.place(cmd, n), err)
+			}
 		}
 	}
-	for i := range stages {
-		if err := s.stage(&stages[i]); err != nil {
-			return nil, err
-		}
-	}
+	slices.SortStableFunc(s.remote, func(a, b Remote) int { return a.Line - b.Line }) // stages were looked through first
 	return &s.scanned, nil
 }
 
-// builderArgs are set by the builder when nobody passes them.
-var builderArgs = []string{
-	"BUILDPLATFORM", "BUILDOS", "BUILDOSVERSION", "BUILDARCH", "BUILDVARIANT",
-	"TARGETPLATFORM", "TARGETOS", "TARGETOSVERSION", "TARGETARCH", "TARGETVARIANT", "TARGETSTAGE",
-}
-
-func (s *scanner) stage(st *instructions.Stage) error {
-	sc := newScope()
-	base, err := s.global.expand(s.lex, st.BaseName)
-	var unknown *unknownError
-	if err != nil && !errors.As(err, &unknown) {
-		return s.at(st.Location, err)
+// globals sets what stands before the first stage.
+func (s *scanner) globals(o Options, stages []instructions.Stage, args []instructions.ArgCommand) error {
+	var p *platform
+	if o.Platform != "" {
+		parsed, err := parsePlatform(o.Platform)
+		if err != nil {
+			return err
+		}
+		p = &parsed
 	}
-	if parent, ok := s.stages[strings.ToLower(base)]; ok && err == nil {
-		sc = parent.clone()
+	target := o.Target
+	if target == "" {
+		target = stages[len(stages)-1].Name
 	}
-	for _, cmd := range st.Commands {
-		if err := s.command(cmd, sc); err != nil {
-			return s.at(cmd.Location(), err)
+	if target == "" {
+		target = "default"
+	}
+	builderArgs(s.global, target, p)
+	for i := range args {
+		if err := s.arg(&args[i], s.global, nil); err != nil {
+			return s.at(args[i].Location(), err)
 		}
 	}
-	if st.Name != "" {
-		s.stages[st.Name] = sc
-	}
 	return nil
+}
+
+// inherit is the scope a stage begins with.
+func (s *scanner) inherit(n *node) *scope {
+	switch {
+	case n.base >= 0:
+		return s.scopes[n.base].clone()
+	case n.image == emptyImage:
+		sc := newScope()
+		sc.settled = true
+		sc.setUnknown("PATH", "the builder sets it")
+		return sc
+	}
+	return newScope()
 }
 
 func (s *scanner) command(cmd instructions.Command, sc *scope) error {
@@ -112,95 +141,38 @@ func (s *scanner) command(cmd instructions.Command, sc *scope) error {
 		if c.From != "" {
 			return nil // another stage or image
 		}
-		// Here-documents (SourceContents) are part of the Dockerfile itself.
-		return s.copy(c.SourcePaths, source{line: line(c), exclude: c.ExcludePatterns, parents: c.Parents}, sc, false)
+		return s.copy(&c.SourcesAndDest, source{line: line(c), exclude: c.ExcludePatterns, parents: c.Parents}, sc, nil)
 	case *instructions.AddCommand:
-		return s.copy(c.SourcePaths, source{line: line(c), exclude: c.ExcludePatterns}, sc, true)
+		return s.copy(&c.SourcesAndDest, source{line: line(c), exclude: c.ExcludePatterns}, sc, c)
 	case *instructions.RunCommand:
 		return s.run(c, sc)
 	}
 	return nil
 }
 
-// arg follows BuildKit: a passed value wins, then the default, then a global ARG
-// of the same name.
-func (s *scanner) arg(c *instructions.ArgCommand, sc, outer *scope) error {
-	for _, a := range c.Args {
-		s.declared[a.Key] = true
-		if v, ok := s.args[a.Key]; ok {
-			sc.set(a.Key, v)
-			continue
-		}
-		if a.Value != nil {
-			if err := s.assign(sc, a.Key, *a.Value, sc); err != nil {
-				return err
-			}
-			continue
-		}
-		if outer == nil { // global, without a value: nothing unless passed
-			if sc.why[a.Key] == "" {
-				sc.setEmpty(a.Key)
-			}
-			continue
-		}
-		if v, ok := outer.known[a.Key]; ok {
-			sc.set(a.Key, v)
-		} else if why := outer.why[a.Key]; why != "" {
-			sc.setUnknown(a.Key, why)
-		} else {
-			sc.setEmpty(a.Key)
-		}
-	}
-	return nil
-}
-
-// env sets all pairs of one instruction from the variables before it.
-func (s *scanner) env(c *instructions.EnvCommand, sc *scope) error {
-	before := sc.clone()
-	for _, kv := range c.Env {
-		name, err := before.expand(s.lex, kv.Key)
-		if err != nil {
-			return err
-		}
-		if err := s.assign(sc, name, kv.Value, before); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// assign sets name to word expanded in from. A word that depends on an unknown
-// variable makes name unknown too; that is only an error once a source uses it.
-func (s *scanner) assign(sc *scope, name, word string, from *scope) error {
-	v, err := from.expand(s.lex, word)
-	var unknown *unknownError
-	switch {
-	case errors.As(err, &unknown):
-		sc.setUnknown(name, fmt.Sprintf("it is made from $%s: %s", unknown.name, unknown.why))
-	case err != nil:
-		return err
-	default:
-		sc.set(name, v)
-	}
-	return nil
-}
-
-func (s *scanner) copy(words []string, tmpl source, sc *scope, add bool) error {
-	for _, w := range words {
+// copy notes the sources of a COPY or, if add is given, an ADD. Here-documents
+// are part of the Dockerfile itself. Patterns of --exclude are taken as written:
+// BuildKit expands no variables in them.
+func (s *scanner) copy(c *instructions.SourcesAndDest, tmpl source, sc *scope, add *instructions.AddCommand) error {
+	tmpl.alone = len(c.SourcePaths)+len(c.SourceContents) == 1
+	tmpl.first = true
+	for _, w := range c.SourcePaths {
 		p, err := sc.expand(s.lex, w)
 		if err != nil {
 			return err
 		}
-		if remote(p) {
-			if !add {
+		if kind, ok := fetched(p); ok {
+			if add == nil {
 				return fmt.Errorf("COPY cannot fetch %q; use ADD", p)
 			}
-			s.remote = append(s.remote, Remote{Line: tmpl.line, Source: p})
+			pinned := add.Checksum != "" || kind == RemoteGit && commit.MatchString(p)
+			s.remote = append(s.remote, Remote{Line: tmpl.line, Kind: kind, Source: p, Pinned: pinned})
 			continue
 		}
 		src := tmpl
 		src.pattern = p
 		s.sources = append(s.sources, src)
+		tmpl.first = false
 	}
 	return nil
 }
@@ -227,18 +199,9 @@ func (s *scanner) run(c *instructions.RunCommand, sc *scope) error {
 		if unknown != nil {
 			return unknown
 		}
-		s.sources = append(s.sources, source{line: line(c), pattern: path.Join("/", m.Source), literal: true})
+		s.sources = append(s.sources, source{line: line(c), pattern: path.Join("/", m.Source), literal: true, alone: true, first: true})
 	}
 	return nil
-}
-
-// scp matches the short form of a git remote over ssh.
-var scp = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:`)
-
-// remote tells what ADD fetches from a path of the context.
-func remote(p string) bool {
-	return slices.ContainsFunc([]string{"http://", "https://", "git://", "ssh://"},
-		func(scheme string) bool { return strings.HasPrefix(strings.ToLower(p), scheme) }) || scp.MatchString(p)
 }
 
 func line(c interface{ Location() []parser.Range }) int {
@@ -246,6 +209,17 @@ func line(c interface{ Location() []parser.Range }) int {
 		return l[0].Start.Line
 	}
 	return 0
+}
+
+// place is where a command stands: that of a trigger is where the stage begins
+// that it runs in, which is the one that lacks something.
+func (s *scanner) place(cmd instructions.Command, n *node) []parser.Range {
+	for _, own := range n.Commands {
+		if own == cmd {
+			return cmd.Location()
+		}
+	}
+	return n.Location
 }
 
 func (s *scanner) at(loc []parser.Range, err error) error {

@@ -1,26 +1,22 @@
 package imagehash
 
-import (
-	"fmt"
-
-	"github.com/moby/patternmatcher"
-)
+import "fmt"
 
 // filter is what --parents and --exclude make of a source directory.
 type filter struct {
-	include, exclude *patternmatcher.PatternMatcher
+	include, exclude *matcher
 }
 
 func newFilter(include string, exclude []string) (*filter, error) {
 	f := &filter{}
 	var err error
 	if include != "" && include != "." {
-		if f.include, err = patternmatcher.New([]string{include}); err != nil {
+		if f.include, err = newMatcher([]string{include}); err != nil {
 			return nil, fmt.Errorf("source %q is no valid pattern: %w", include, err)
 		}
 	}
 	if len(exclude) > 0 {
-		if f.exclude, err = patternmatcher.New(exclude); err != nil {
+		if f.exclude, err = newMatcher(exclude); err != nil {
 			return nil, fmt.Errorf("--exclude has no valid pattern: %w", err)
 		}
 	}
@@ -38,12 +34,12 @@ const (
 
 func (f *filter) judge(rel string) (verdict, error) {
 	if f.include != nil {
-		if ok, err := f.include.MatchesOrParentMatches(rel); err != nil || !ok {
+		if ok, err := f.include.match(rel); err != nil || !ok {
 			return outside, err
 		}
 	}
 	if f.exclude != nil {
-		if ok, err := f.exclude.MatchesOrParentMatches(rel); err != nil || ok {
+		if ok, err := f.exclude.match(rel); err != nil || ok {
 			return dropped, err
 		}
 	}

@@ -16,8 +16,12 @@ import (
 // needs no image from a registry. Everything else of the last stage stays as it
 // is, so the image's configuration is the same either way.
 //
-// ok is false if the Dockerfile is not of that form.
+// ok is false if the Dockerfile is not of that form, or a target or platform is
+// given.
 func (s *Sum) FinalStage() (text []byte, ok bool) {
+	if s.Target != "" || s.Platform != "" {
+		return nil, false // what is asked for is not the last stage for the engine's platform
+	}
 	text, err := finalStage(s.in.dockerfile)
 	return text, err == nil
 }

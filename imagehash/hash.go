@@ -6,9 +6,10 @@
 // The rules of the hash (SPEC §5):
 //
 //   - What enters it: the Dockerfile's bytes; the passed build arguments the
-//     Dockerfile declares; every file and symbolic link it reads, by path, kind,
-//     executable bit, and content digest or link target. Nothing else: no time,
-//     owner, umask, other mode bit, absolute path or order of a directory.
+//     Dockerfile declares; target and platform where they are given; every file
+//     and symbolic link it reads, by path, kind, executable bit, and content
+//     digest or link target. Nothing else: no time, owner, umask, other mode bit,
+//     absolute path or order of a directory. Ignore files count by what they hide.
 //   - Directories are inputs only through what is in them, as in git. The build
 //     gets a context made of the inputs alone, so an empty directory cannot
 //     reach the image unhashed.
@@ -29,17 +30,17 @@
 //
 // and a passed build argument that the Dockerfile declares adds, after the
 // Dockerfile's line and sorted by name, "arg\0NAME\0" and the SHA-256 of its value.
+// After those come "target\0STAGE" and "platform\0OS/ARCH" where they are given.
 package imagehash
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
+	"slices"
+	"strings"
 )
 
 // format is the canonical form's first line. Any change to what enters the hash,
@@ -75,11 +76,14 @@ type Input struct {
 
 // Sum is what an image's source amounts to: the hash, and all that went into it.
 type Sum struct {
-	Hash       string  // the first HashLen hex digits of Full
-	Full       string  // SHA-256 of the canonical form, 64 hex digits
-	Dockerfile Input   // named by its path in the context
-	Inputs     []Input // sorted bytewise by path; contains the Dockerfile only if it is copied
-	Args       []Arg   // build arguments to pass
+	Hash       string   // the first HashLen hex digits of Full
+	Full       string   // SHA-256 of the canonical form, 64 hex digits
+	Dockerfile Input    // named by its path in the context
+	Inputs     []Input  // sorted bytewise by path; contains the Dockerfile only if it is copied
+	Args       []Arg    // build arguments to pass
+	Target     string   // stage to build; "" is the last
+	Platform   string   // to build for; "" is the engine's
+	Remote     []Remote // what else the build reads; not covered by the hash
 
 	in *Inputs
 }
@@ -96,13 +100,18 @@ func (s *Sum) All() []Input {
 	return all
 }
 
-// Warnings says what of the source will not work as it stands, although it can be
-// hashed and built.
+// Warnings says what of the source will not work as it stands, or not as one may
+// think, although it can be hashed and built.
 func (s *Sum) Warnings() []string {
-	var all []string
+	all := slices.Clone(s.in.notes)
 	for _, in := range s.All() {
 		if in.CRLF {
 			all = append(all, fmt.Sprintf("script %q has Windows line ends, so its interpreter will not be found; check it out with LF (.gitattributes: * text=auto eol=lf)", in.Path))
+		}
+	}
+	for _, r := range s.Remote {
+		if r.Kind != RemoteImage && !r.Pinned {
+			all = append(all, fmt.Sprintf("%s:%d: ADD fetches %q, whose content is no part of the hash; pin it (--checksum, or a full commit)", s.Dockerfile.Path, r.Line, r.Source))
 		}
 	}
 	return all
@@ -110,21 +119,20 @@ func (s *Sum) Warnings() []string {
 
 // Sum reads and hashes every input.
 func (in *Inputs) Sum() (*Sum, error) {
-	s := &Sum{in: in, Args: in.Args, Inputs: make([]Input, 0, len(in.paths))}
+	s := &Sum{in: in, Args: in.Args, Target: in.Target, Platform: in.Platform, Remote: in.Remote}
 	df := sha256.Sum256(in.dockerfile)
 	s.Dockerfile = Input{
 		Path: in.Dockerfile, Kind: KindFile,
 		Size: int64(len(in.dockerfile)), Digest: hex.EncodeToString(df[:]),
 	}
-	for _, p := range in.paths {
-		one, err := digest(in.fsys, p)
-		if err != nil {
-			return nil, err
+	var err error
+	if s.Inputs, err = digests(in.fsys, in.paths); err != nil {
+		return nil, err
+	}
+	for _, one := range s.Inputs {
+		if one.Path == in.Dockerfile && one.Digest != s.Dockerfile.Digest {
+			return nil, &ChangedInputError{Path: one.Path}
 		}
-		if p == in.Dockerfile && one.Digest != s.Dockerfile.Digest {
-			return nil, &ChangedInputError{Path: p}
-		}
-		s.Inputs = append(s.Inputs, one)
 	}
 
 	h := sha256.New()
@@ -133,6 +141,13 @@ func (in *Inputs) Sum() (*Sum, error) {
 	for _, a := range in.Args {
 		v := sha256.Sum256([]byte(a.Value))
 		fmt.Fprintf(h, "arg\x00%s\x00%x\n", a.Name, v)
+	}
+	// These lines have fewer fields than an input's, so none is taken for another.
+	if in.Target != "" {
+		fmt.Fprintf(h, "target\x00%s\n", strings.ToLower(in.Target))
+	}
+	if in.Platform != "" {
+		fmt.Fprintf(h, "platform\x00%s\n", in.Platform)
 	}
 	for _, one := range s.Inputs {
 		one.record(h)
@@ -154,56 +169,3 @@ func (i Input) record(h hash.Hash) {
 	}
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%s\n", i.Path, i.Kind, exec, what)
 }
-
-// digest looks at the path p as it is now.
-func digest(fsys fs.FS, p string) (Input, error) {
-	fi, err := fs.Lstat(fsys, p)
-	if err != nil {
-		return Input{}, changed(p, err)
-	}
-	switch fi.Mode().Type() {
-	case fs.ModeSymlink:
-		target, err := fs.ReadLink(fsys, p)
-		if err != nil {
-			return Input{}, changed(p, err)
-		}
-		if err := checkName(p, target); err != nil {
-			return Input{}, err
-		}
-		sum := sha256.Sum256([]byte(target))
-		return Input{Path: p, Kind: KindLink, Digest: hex.EncodeToString(sum[:]), Target: target}, nil
-	case 0:
-	default:
-		return Input{}, &ChangedInputError{Path: p}
-	}
-	f, err := fsys.Open(p)
-	if err != nil {
-		return Input{}, changed(p, err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	r := bufio.NewReaderSize(f, longestShebang)
-	start, err := r.Peek(longestShebang)
-	if err != nil && err != io.EOF {
-		return Input{}, fmt.Errorf("read build input %q: %w", p, err)
-	}
-	crlf := crlfScript(start) // before the buffer is used on
-	n, err := io.Copy(h, r)
-	if err != nil {
-		return Input{}, fmt.Errorf("read build input %q: %w", p, err)
-	}
-	return Input{Path: p, Kind: KindFile, Exec: executable(fi), Size: n, Digest: hex.EncodeToString(h.Sum(nil)), CRLF: crlf}, nil
-}
-
-// longestShebang is as much as Linux reads of a script's first line, in bytes
-// (BINPRM_BUF_SIZE).
-const longestShebang = 256
-
-func crlfScript(start []byte) bool {
-	line, _, _ := bytes.Cut(start, []byte("\n"))
-	return bytes.HasPrefix(line, []byte("#!")) && bytes.HasSuffix(line, []byte("\r"))
-}
-
-// executable asks the owner's bit alone: the others depend on the umask of the
-// checkout, and it is the one git keeps.
-func executable(fi fs.FileInfo) bool { return fi.Mode()&0o100 != 0 }

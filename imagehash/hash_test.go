@@ -31,7 +31,7 @@ func fixed() fstest.MapFS {
 
 func sum(t *testing.T, fsys fs.FS, args map[string]string) *Sum {
 	t.Helper()
-	in, err := Read(fsys, "Dockerfile", args)
+	in, err := Read(fsys, Options{Dockerfile: "Dockerfile", Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +235,12 @@ func TestTarHoldsExactlyTheBytesThatWereHashed(t *testing.T) {
 		if h.Typeflag == tar.TypeDir {
 			continue
 		}
+		if h.Name == ".dockerignore" {
+			if want := ".dockerignore\nDockerfile\n"; string(data) != want {
+				t.Errorf("ignore file = %q, want %q", data, want)
+			}
+			continue // it hides itself
+		}
 		again[h.Name] = &fstest.MapFile{Data: data, Mode: h.FileInfo().Mode()}
 		if h.Typeflag == tar.TypeSymlink {
 			again[h.Name].Data = []byte(h.Linkname)
@@ -301,7 +307,7 @@ func TestScriptWithWindowsLineEndsIsWarnedOf(t *testing.T) {
 		"empty":      {},
 		"short":      {Data: []byte("#!\r\n")},
 	}
-	in, err := Read(fsys, "Dockerfile", nil)
+	in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,4 +324,96 @@ func TestScriptWithWindowsLineEndsIsWarnedOf(t *testing.T) {
 			t.Error("the digest is not that of the raw bytes")
 		}
 	}
+}
+
+func hexDigest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+
+func TestTargetAndPlatformAreInTheHash(t *testing.T) {
+	of := func(o Options) string {
+		o.Dockerfile = "Dockerfile"
+		in, err := Read(fixed(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := in.Sum()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Hash
+	}
+	seen := map[string]Options{}
+	for _, o := range []Options{{}, {Target: "build"}, {Platform: "linux/amd64"}, {Platform: "linux/arm64"}, {Platform: "linux/arm"}, {Target: "build", Platform: "linux/arm64"}} {
+		h := of(o)
+		if other, dup := seen[h]; dup {
+			t.Errorf("%+v and %+v have one hash", o, other)
+		}
+		seen[h] = o
+	}
+	for a, b := range map[string]string{"linux/amd64": "Linux/x86_64", "linux/arm64": "linux/aarch64/v8", "linux/arm": "linux/arm/7"} {
+		if of(Options{Platform: a}) != of(Options{Platform: b}) {
+			t.Errorf("platforms %s and %s have two hashes", a, b)
+		}
+	}
+	for _, bad := range []string{"linux", "linux/", "a/b/c/d", "linux/am d64"} {
+		if _, err := Read(fixed(), Options{Dockerfile: "Dockerfile", Platform: bad}); err == nil {
+			t.Errorf("platform %q is taken", bad)
+		}
+	}
+	if _, err := Read(fixed(), Options{Dockerfile: "Dockerfile", Target: "biuld"}); err == nil || !strings.Contains(err.Error(), `no stage "biuld" to build; it names build`) {
+		t.Errorf("error = %v, want it to name the stages", err)
+	}
+}
+
+func TestInputsOfATargetAreThoseOfTheStagesItNeeds(t *testing.T) {
+	const text = "FROM scratch AS a\nCOPY a /\nFROM scratch AS b\nCOPY b /\nFROM a AS c\nCOPY c /\nFROM scratch AS d\nCOPY --from=c / /\nFROM base AS e\nRUN --mount=from=b,target=/b true\nFROM scratch\nCOPY --from=1 / /\nCOPY f /\n"
+	fsys := context(text, "a", "b", "c", "f")
+	for target, want := range map[string]string{"a": "a", "b": "b", "C": "a c", "d": "a c", "e": "b", "": "a b c f"} {
+		in, err := Read(fsys, Options{Dockerfile: "Dockerfile", Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(in.paths, " "); got != want {
+			t.Errorf("target %q: inputs = %s, want %s", target, got, want)
+		}
+	}
+}
+
+func TestWhatMayChangeUnseenIsWarnedOf(t *testing.T) {
+	in, err := Read(context("FROM scratch\nADD https://example.com/x /\nCOPY a *.lock /x/\n", "a"), Options{Dockerfile: "Dockerfile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := in.Sum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(s.Warnings(), "\n")
+	for _, want := range []string{`Dockerfile:3: "*.lock" matches nothing; the hash changes when a file does`,
+		`Dockerfile:2: ADD fetches "https://example.com/x", whose content is no part of the hash; pin it (--checksum, or a full commit)`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("warnings lack %s:\n%s", want, got)
+		}
+	}
+}
+
+func FuzzIgnoreFileNeverPanics(f *testing.F) {
+	for _, s := range []string{"a\n!b\n**/c", "[", "\\", "!", "**", "a**b/[^c]", "\ufeff#x\n/"} {
+		f.Add(s, "a/b/c")
+	}
+	f.Fuzz(func(t *testing.T, text, p string) {
+		if !fs.ValidPath(p) {
+			return
+		}
+		ig, err := parseIgnore(".dockerignore", []byte(text))
+		if err != nil {
+			return
+		}
+		pruned, err := ig.prunes(p)
+		if err != nil || !pruned {
+			return
+		}
+		if ignored, _ := ig.match(p + "/below"); !ignored {
+			t.Errorf("rules %q prune %q, but not what is below", text, p)
+		}
+	})
 }

@@ -7,36 +7,43 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 )
+
+// Options says what is built of a build context.
+type Options struct {
+	Dockerfile string            // path in the context
+	Args       map[string]string // build arguments that are passed
+	Target     string            // the stage to build; "" is the last, with every stage's inputs
+	Platform   string            // OS/ARCH[/VARIANT] to build for; "" leaves it to the builder
+}
 
 // Inputs is what a Dockerfile reads from its build context.
 type Inputs struct {
 	Dockerfile string   // path in the context
+	Target     string   // as given
+	Platform   string   // as builders name it
 	Args       []Arg    // passed build arguments that the Dockerfile declares, sorted by name
 	Remote     []Remote // what it reads from elsewhere: no hash covers its content
 
 	fsys       fs.FS
 	dockerfile []byte
 	paths      []string // sorted bytewise
+	notes      []string // what will surprise
+	ignoreFile []byte   // for a context made of the inputs alone
 }
 
 // Arg is a build argument.
 type Arg struct{ Name, Value string }
 
-// Remote is a URL or git reference that an ADD fetches.
-type Remote struct {
-	Line   int
-	Source string
-}
-
-// Read finds what the Dockerfile at the path dockerfile inside fsys reads from
-// fsys, given the build arguments args. Ignored is what <dockerfile>.dockerignore
-// says, or .dockerignore if that does not exist.
+// Read finds what the Dockerfile inside fsys reads from fsys. Ignored is what
+// <Dockerfile>.dockerignore says, or .dockerignore if that does not exist.
 //
 // Its errors are *[SyntaxError], *[MissingInputError], *[NameError], or those of
 // reading fsys.
-func Read(fsys fs.FS, dockerfile string, args map[string]string) (*Inputs, error) {
-	dockerfile = path.Clean(dockerfile)
+func Read(fsys fs.FS, o Options) (*Inputs, error) {
+	o.Dockerfile = path.Clean(o.Dockerfile)
+	dockerfile := o.Dockerfile
 	if !fs.ValidPath(dockerfile) {
 		return nil, fmt.Errorf("dockerfile %q is not inside the build context; give a path relative to it", dockerfile)
 	}
@@ -50,7 +57,7 @@ func Read(fsys fs.FS, dockerfile string, args map[string]string) (*Inputs, error
 	if err != nil {
 		return nil, fmt.Errorf("read Dockerfile %q: %w", dockerfile, err)
 	}
-	sc, err := scan(dockerfile, data, args)
+	sc, err := scan(o, data)
 	if err != nil {
 		return nil, err
 	}
@@ -58,25 +65,39 @@ func Read(fsys fs.FS, dockerfile string, args map[string]string) (*Inputs, error
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{fsys: fsys, ignore: ig, found: map[string]struct{}{}}
-	for _, s := range sc.sources {
-		if err := t.collect(dockerfile, s); err != nil {
-			return nil, err
-		}
+	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, found: map[string]struct{}{}}
+	if err := t.collectAll(sc.sources); err != nil {
+		return nil, err
 	}
 	in := &Inputs{
 		Dockerfile: dockerfile,
+		Target:     o.Target,
 		Remote:     sc.remote,
 		fsys:       fsys,
 		dockerfile: data,
 		paths:      slices.Sorted(maps.Keys(t.found)),
+		notes:      t.notes,
 	}
-	for _, name := range slices.Sorted(maps.Keys(sc.declared)) {
-		if v, ok := args[name]; ok {
-			in.Args = append(in.Args, Arg{name, v})
+	if o.Platform != "" {
+		p, err := parsePlatform(o.Platform)
+		if err != nil {
+			return nil, err
+		}
+		in.Platform = p.String()
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Args)) {
+		if sc.declared[name] || builderReads(name) {
+			in.Args = append(in.Args, Arg{name, o.Args[name]})
 		}
 	}
-	return in, nil
+	in.ignoreFile, err = in.contextIgnore(ig)
+	return in, err
+}
+
+// builderReads names the build arguments that change an image although no ARG
+// declares them.
+func builderReads(name string) bool {
+	return name == "SOURCE_DATE_EPOCH" || strings.HasPrefix(name, "BUILDKIT_")
 }
 
 // noLinks refuses a Dockerfile that is reached through a link: what is built would

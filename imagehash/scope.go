@@ -15,11 +15,12 @@ import (
 //   - known: it has a value
 //   - empty: declared by ARG without a value, and none was passed
 //   - anything else: unknown. The base image, or the builder (TARGETARCH), may
-//     set it.
+//     set it. Only a stage that begins FROM scratch knows all there is.
 type scope struct {
-	known map[string]string
-	empty map[string]bool
-	why   map[string]string // for unknown variables the Dockerfile mentions: what makes them so
+	known   map[string]string
+	empty   map[string]bool
+	why     map[string]string // for unknown variables the Dockerfile mentions: what makes them so
+	settled bool              // what nothing here mentions is not set at all
 }
 
 func newScope() *scope {
@@ -27,7 +28,7 @@ func newScope() *scope {
 }
 
 func (s *scope) clone() *scope {
-	return &scope{known: maps.Clone(s.known), empty: maps.Clone(s.empty), why: maps.Clone(s.why)}
+	return &scope{known: maps.Clone(s.known), empty: maps.Clone(s.empty), why: maps.Clone(s.why), settled: s.settled}
 }
 
 func (s *scope) set(name, value string) {
@@ -75,6 +76,9 @@ func (s *scope) expand(lex *shell.Lex, word string) (string, error) {
 			continue
 		}
 		why := s.why[name]
+		if why == "" && s.settled {
+			continue
+		}
 		if why == "" {
 			why = "no ARG or ENV sets it"
 		}

@@ -64,12 +64,16 @@ func (s *Sum) one(want Input, yield func(Input, io.Reader) error) error {
 	return nil
 }
 
-// WriteTar writes a build context of exactly what was hashed. Owners, times and
+// WriteTar writes a build context of exactly what was hashed, with an ignore file
+// that hides the Dockerfile where the image must not get it. Owners, times and
 // modes are the same on every machine. After an error the stream is unfinished on
 // purpose, so that no builder takes it for whole.
 func (s *Sum) WriteTar(w io.Writer) error {
 	tw := tar.NewWriter(w)
 	dirs := map[string]bool{".": true}
+	if err := s.writeIgnore(tw); err != nil {
+		return err
+	}
 	err := s.Each(func(in Input, content io.Reader) error {
 		if err := writeDirs(tw, path.Dir(in.Path), dirs); err != nil {
 			return err
@@ -95,6 +99,19 @@ func (s *Sum) WriteTar(w io.Writer) error {
 		return err
 	}
 	return tw.Close()
+}
+
+// writeIgnore keeps out of the image what is in the context for the builder alone.
+func (s *Sum) writeIgnore(tw *tar.Writer) error {
+	if s.in.ignoreFile == nil {
+		return nil
+	}
+	hdr := &tar.Header{Name: contextIgnoreFile, Mode: 0o644, Size: int64(len(s.in.ignoreFile)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}
+	if err := tw.WriteHeader(hdr); err != nil {
+		return err
+	}
+	_, err := tw.Write(s.in.ignoreFile)
+	return err
 }
 
 func writeDirs(tw *tar.Writer, dir string, done map[string]bool) error {

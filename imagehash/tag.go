@@ -27,6 +27,10 @@ func ParseTag(ref string) (hash string, err error) {
 	return rest, nil
 }
 
+// FromSourceTag tells whether a reference is in the simulator's repository and
+// named after a source, by whatever version of the hash.
+func FromSourceTag(ref string) bool { return strings.HasPrefix(ref, Repository+":"+tagPrefix) }
+
 // Origin says what decided which image to use.
 type Origin string
 

@@ -9,14 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxLinks is how many symbolic links a source path may go through.
-const maxLinks = 40
-
 // tree collects inputs from a build context.
 type tree struct {
-	fsys   fs.FS
-	ignore ignore
-	found  map[string]struct{}
+	fsys       fs.FS
+	ignore     ignore
+	dockerfile string
+	found      map[string]struct{}
+	notes      []string
 }
 
 // tally says what one source came to.
@@ -25,31 +24,53 @@ type tally struct {
 	ignored int // those an ignore file keeps out
 }
 
+// collectAll adds everything the sources name. Each must match something. A glob
+// beside sources that do may match nothing yet, as in COPY package.json *.lock:
+// builders take that, and a file that comes to match it moves the hash.
+func (t *tree) collectAll(sources []source) error {
+	for len(sources) > 0 {
+		end := 1
+		for end < len(sources) && !sources[end].first {
+			end++
+		}
+		var missing []*MissingInputError
+		for _, s := range sources[:end] {
+			err := t.collect(s)
+			var m *MissingInputError
+			if errors.As(err, &m) && m.Ignored == 0 && s.wild() && !s.alone {
+				missing = append(missing, m)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if len(missing) == end {
+			return missing[0]
+		}
+		for _, m := range missing {
+			t.notes = append(t.notes, fmt.Sprintf("%s:%d: %q matches nothing; the hash changes when a file does", m.Dockerfile, m.Line, m.Path))
+		}
+		sources = sources[end:]
+	}
+	return nil
+}
+
 // collect adds everything that s names. Like the builders it takes the context
 // as what the ignore file leaves, follows links that a source path goes through,
 // and copies links below it as they are.
-func (t *tree) collect(dockerfile string, s source) error {
-	root, include := s.pattern, ""
-	if s.parents {
-		// Without a pivot the whole path is kept, so it is matched from the root.
-		if before, after, ok := strings.Cut(s.pattern, "/./"); ok {
-			root, include = before, after
-		} else {
-			root, include = "/", s.pattern
-		}
-		include = clean(include)
-	}
+func (t *tree) collect(s source) error {
+	root, include := s.split()
 	f, err := newFilter(include, s.exclude)
 	if err != nil {
-		return &SyntaxError{Dockerfile: dockerfile, Line: s.line, Message: err.Error(), Err: err}
+		return &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: err.Error(), Err: err}
 	}
-
 	var n tally
 	roots := []string{clean(root)}
 	if !s.literal && wild(root) {
 		if roots, err = t.glob(clean(root), &n); err != nil {
 			if errors.Is(err, path.ErrBadPattern) {
-				return &SyntaxError{Dockerfile: dockerfile, Line: s.line, Message: fmt.Sprintf("source %q is no valid pattern", s.pattern), Err: err}
+				return &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: fmt.Sprintf("source %q is no valid pattern", s.pattern), Err: err}
 			}
 			return err
 		}
@@ -67,7 +88,7 @@ func (t *tree) collect(dockerfile string, s source) error {
 		}
 	}
 	if n.kept == 0 {
-		e := &MissingInputError{Dockerfile: dockerfile, Line: s.line, Path: s.pattern}
+		e := &MissingInputError{Dockerfile: t.dockerfile, Line: s.line, Path: s.pattern}
 		if n.ignored > 0 {
 			e.Ignored, e.IgnoreFile = n.ignored, t.ignore.file
 		}
@@ -75,6 +96,21 @@ func (t *tree) collect(dockerfile string, s source) error {
 	}
 	return nil
 }
+
+// split cuts a source of --parents at its pivot into the directory to look in and
+// the pattern to look for there. Without a pivot the whole path is kept, so it is
+// matched from the root.
+func (s source) split() (root, include string) {
+	if !s.parents {
+		return s.pattern, ""
+	}
+	if before, after, ok := strings.Cut(s.pattern, "/./"); ok {
+		return before, clean(after)
+	}
+	return "/", clean(s.pattern)
+}
+
+func (s source) wild() bool { return !s.literal && wild(s.pattern) }
 
 // clean makes a source path relative to the context, which ".." cannot leave.
 func clean(p string) string {
@@ -145,63 +181,15 @@ func relative(base, p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(p, base), "/")
 }
 
-// resolve follows the links p goes through, itself included, and adds each as an
-// input. Nothing leaves the context: it is the root of absolute targets and of
-// "..". A path that is not there, or ignored, is [fs.ErrNotExist].
-func (t *tree) resolve(p string, n *tally) (string, error) {
-	todo, at := strings.Split(p, "/"), "."
-	for links := 0; len(todo) > 0; {
-		part := todo[0]
-		todo = todo[1:]
-		switch part {
-		case "", ".":
-			continue
-		case "..":
-			at = path.Dir(at)
-			continue
-		}
-		next := path.Join(at, part)
-		if err := checkName(next, next); err != nil {
-			return "", err
-		}
-		fi, err := fs.Lstat(t.fsys, next)
-		if err != nil {
-			if fi, e := fs.Lstat(t.fsys, at); e == nil && !fi.IsDir() {
-				return "", fs.ErrNotExist // a path below a file is as absent as any other
-			}
-			return "", fmt.Errorf("read build context at %q: %w", next, err)
-		}
-		if fi.Mode().Type() != fs.ModeSymlink {
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", &NameError{Path: p, Why: "goes through too many symbolic links"}
-		}
-		if kept, err := t.add(next, n); err != nil {
-			return "", err
-		} else if !kept {
-			return "", fs.ErrNotExist
-		}
-		n.kept-- // what it points at decides whether the source matches anything
-		target, err := fs.ReadLink(t.fsys, next)
-		if err != nil {
-			return "", fmt.Errorf("read build input %q: %w", next, err)
-		}
-		if path.IsAbs(target) {
-			at = "."
-		}
-		todo = append(strings.Split(target, "/"), todo...)
-	}
-	return at, nil
-}
-
 // walk adds what is at root or below it and passes the filter.
 func (t *tree) walk(root string, f *filter, n *tally) error {
 	return fs.WalkDir(t.fsys, root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if pruned, _ := t.ignore.prunes(p); pruned {
 				return fs.SkipDir
+			}
+			if err := checkName(p, p); err != nil {
+				return err
 			}
 			return fmt.Errorf("read build context at %q: %w", p, err)
 		}
@@ -219,9 +207,6 @@ func (t *tree) walk(root string, f *filter, n *tally) error {
 			return nil
 		}
 		if p != root {
-			if err := checkName(p, p); err != nil {
-				return err
-			}
 			switch verdict, err := f.judge(relative(root, p)); {
 			case err != nil:
 				return err
@@ -232,13 +217,14 @@ func (t *tree) walk(root string, f *filter, n *tally) error {
 				return nil
 			}
 		}
-		_, err = t.add(p, n)
+		_, err = t.add(p, d.Type(), n)
 		return err
 	})
 }
 
-// add makes the file or link p an input, unless it is ignored.
-func (t *tree) add(p string, n *tally) (kept bool, err error) {
+// add makes the file or link p an input, unless it is ignored. A socket is passed
+// over, as by the classic builder: what listens on it does not come along.
+func (t *tree) add(p string, typ fs.FileMode, n *tally) (kept bool, err error) {
 	ignored, err := t.ignore.match(p)
 	if err != nil {
 		return false, err
@@ -247,12 +233,15 @@ func (t *tree) add(p string, n *tally) (kept bool, err error) {
 		n.ignored++
 		return false, nil
 	}
-	fi, err := fs.Lstat(t.fsys, p)
-	if err != nil {
-		return false, changed(p, err)
-	}
-	if typ := fi.Mode().Type(); typ != 0 && typ != fs.ModeSymlink {
+	switch typ {
+	case 0, fs.ModeSymlink:
+	case fs.ModeSocket:
+		return false, nil
+	default:
 		return false, &NameError{Path: p, Why: "is neither a file, a directory nor a symbolic link"}
+	}
+	if err := checkName(p, p); err != nil {
+		return false, err
 	}
 	n.kept++
 	t.found[p] = struct{}{}

@@ -63,13 +63,14 @@ func TestInputsAreWhatTheBuildersWouldCopy(t *testing.T) {
 		{"link that is named is followed and kept", "COPY l /x", []string{"l->dir", "dir/a"}, "dir/a l"},
 		{"link on the way", "COPY l/sub/a /x", []string{"l->dir", "dir/sub/a", "dir/b"}, "dir/sub/a l"},
 		{"link below a directory stays a link", "COPY dir /x", []string{"dir/l->../b", "b"}, "dir/l"},
-		{"absolute and climbing links stay in the context", "COPY l m /x/", []string{"l->/dir/a", "m->../../dir/b", "dir/a", "dir/b"}, "dir/a dir/b l m"},
+		{"link that climbs within the context", "COPY a/l /x", []string{"a/l->../dir", "dir/b"}, "a/l dir/b"},
+		{"glob beside another source may match nothing", "COPY a *.lock /x/", small, "a"},
 		{"link matched by a pattern", "COPY l* /x/", []string{"lnk->a", "a"}, "a lnk"},
 		{"dangling link below a directory", "COPY dir /x", []string{"dir/l->gone"}, "dir/l"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in, err := Read(context("FROM scratch\n"+tt.dockerfile+"\n", tt.files...), "Dockerfile", nil)
+			in, err := Read(context("FROM scratch\n"+tt.dockerfile+"\n", tt.files...), Options{Dockerfile: "Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +96,7 @@ func TestIgnoreFilesHideInputsAsInBuildKit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys := context("FROM scratch\nCOPY . /x\n", append(files, ".dockerignore="+tt.ignore+"\nDockerfile\n.dockerignore")...)
-			in, err := Read(fsys, "Dockerfile", nil)
+			in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func TestIgnoreFilesHideInputsAsInBuildKit(t *testing.T) {
 
 func TestIgnoreFileNamedAfterTheDockerfileWins(t *testing.T) {
 	fsys := context("", "d/Dockerfile=FROM scratch\nCOPY src /x", "src/a", "src/b", ".dockerignore=src/a", "d/Dockerfile.dockerignore=src/b")
-	in, err := Read(fsys, "d/Dockerfile", nil)
+	in, err := Read(fsys, Options{Dockerfile: "d/Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestSourceThatMatchesNothingIsAnErrorNamingItsLine(t *testing.T) {
 			fsys := context("", "d/Dockerfile=FROM scratch\nCOPY a /y\n"+tt.instruction+"\n",
 				"a", "hidden/f", "dangling->nowhere", "tohidden->hidden", ".dockerignore=hidden")
 			fsys["empty"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
-			_, err := Read(fsys, "d/Dockerfile", nil)
+			_, err := Read(fsys, Options{Dockerfile: "d/Dockerfile"})
 			var missing *MissingInputError
 			if !errors.As(err, &missing) {
 				t.Fatalf("error = %v (%T), want a *MissingInputError", err, err)
@@ -193,7 +194,7 @@ func TestNamesThatCannotBeHashedAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys := context("FROM scratch\nCOPY dir /x\n", "dir/ok")
 			fsys[tt.entry] = &fstest.MapFile{Data: []byte("to\nthere"), Mode: tt.mode}
-			in, err := Read(fsys, "Dockerfile", nil)
+			in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
 			if err == nil {
 				_, err = in.Sum()
 			}
@@ -205,8 +206,18 @@ func TestNamesThatCannotBeHashedAreRefused(t *testing.T) {
 	}
 }
 
+func TestLinksThatLeaveTheContextAreRefused(t *testing.T) {
+	for _, target := range []string{"/dir/a", "../dir/a", "dir/../../dir/a", ".."} {
+		_, err := Read(context("FROM scratch\nCOPY l /x\n", "l->"+target, "dir/a"), Options{Dockerfile: "Dockerfile"})
+		var ne *NameError
+		if !errors.As(err, &ne) || ne.Path != "l" || !strings.Contains(err.Error(), target) {
+			t.Errorf("to %s: error = %v, want a *NameError that names both", target, err)
+		}
+	}
+}
+
 func TestLinksThatRunInCirclesAreRefused(t *testing.T) {
-	_, err := Read(context("FROM scratch\nCOPY a /x\n", "a->b", "b->a"), "Dockerfile", nil)
+	_, err := Read(context("FROM scratch\nCOPY a /x\n", "a->b", "b->a"), Options{Dockerfile: "Dockerfile"})
 	var ne *NameError
 	if !errors.As(err, &ne) {
 		t.Errorf("error = %v, want a *NameError", err)
@@ -215,7 +226,7 @@ func TestLinksThatRunInCirclesAreRefused(t *testing.T) {
 
 func TestDockerfileOutsideTheContextIsRefused(t *testing.T) {
 	for _, p := range []string{"../Dockerfile", "/etc/Dockerfile", "gone/Dockerfile"} {
-		if _, err := Read(context("FROM scratch\n"), p, nil); err == nil || !strings.Contains(err.Error(), p) {
+		if _, err := Read(context("FROM scratch\n"), Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), p) {
 			t.Errorf("Read(%q) = %v, want an error naming it", p, err)
 		}
 	}
@@ -224,14 +235,14 @@ func TestDockerfileOutsideTheContextIsRefused(t *testing.T) {
 func TestDockerfileBehindALinkIsRefused(t *testing.T) {
 	fsys := context("", "real/Dockerfile=FROM scratch\n", "l->real", "real/d->Dockerfile")
 	for _, p := range []string{"l/Dockerfile", "real/d"} {
-		if _, err := Read(fsys, p, nil); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+		if _, err := Read(fsys, Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 			t.Errorf("Read(%q) = %v, want it refused as a link", p, err)
 		}
 	}
 }
 
 func TestEveryInputIsListedOnce(t *testing.T) {
-	in, err := Read(context("FROM scratch\nCOPY . /x\nCOPY a /y\nCOPY a /z\n", "a"), "Dockerfile", nil)
+	in, err := Read(context("FROM scratch\nCOPY . /x\nCOPY a /y\nCOPY a /z\n", "a"), Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -49,6 +50,7 @@ type Network struct {
 	Driver  string
 	Labels  map[string]string
 	Subnets []netip.Prefix
+	Created time.Time         // by the engine's clock
 	Options map[string]string // of its driver
 }
 
@@ -101,7 +103,7 @@ func findOne(ctx context.Context, eng Engine, what string, f filters.Args, match
 }
 
 func fromEngine(n network.Summary) Network {
-	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Options: n.Options}
+	return Network{ID: n.ID, Name: n.Name, Key: n.Labels[labelNetwork], Driver: n.Driver, Labels: n.Labels, Subnets: subnets(n), Options: n.Options, Created: n.Created}
 }
 
 // subnets reads a network's IPAM. The engine can hold forms netip refuses (a

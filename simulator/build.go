@@ -13,47 +13,61 @@ import (
 	dockerbuild "github.com/docker/docker/api/types/build"
 
 	"github.com/linuxarena/ctis/imagehash"
+	recipe "github.com/linuxarena/ctis/templates/image"
 )
 
-// buildImage makes the image of o.Source. With a Go toolchain here it compiles the
-// server and puts it onto an empty image, for which no registry is needed;
-// otherwise the Dockerfile does all of it.
-func buildImage(ctx context.Context, eng ImageEngine, o ImageOptions) error {
+// buildImage makes the image of o.Source, without a tag, and returns its id. With a
+// Go toolchain here it compiles the server and puts it onto an empty image, for
+// which no registry is needed; otherwise the Dockerfile does all of it.
+func buildImage(ctx context.Context, eng ImageEngine, o ImageOptions) (id string, err error) {
 	if o.Source == nil || o.Source.Hash != o.Choice.Hash {
-		return fmt.Errorf("image %q cannot be built: its source is not at hand", o.Choice.Ref)
+		return "", fmt.Errorf("image %q cannot be built: its source is not at hand", o.Choice.Ref)
 	}
 	final, ok := o.Source.FinalStage()
-	if !ok || !hasServer(o.Source) {
+	switch {
+	case !ok || !hasServer(o.Source) || !o.Source.BuildsLike(recipe.Dockerfile):
 		o.Progress("building by the Dockerfile alone: it is not the one ctis comes with")
-		return buildDockerfile(ctx, eng, o)
-	}
-	if why := unsuitable(ctx, o); why != "" {
+	case len(o.Source.Args) > 0:
+		o.Progress("building by the Dockerfile's own Go stage: it is given build arguments")
+	default:
+		why := unsuitable(ctx, o)
+		if why == "" {
+			return buildHere(ctx, eng, o, final)
+		}
 		o.Progress("building by the Dockerfile's own Go stage: " + why)
-		return buildDockerfile(ctx, eng, o)
 	}
-	return buildHere(ctx, eng, o, final)
+	return buildDockerfile(ctx, eng, o)
 }
 
-// buildDockerfile hands the inputs, and nothing else, to the engine's builder.
-func buildDockerfile(ctx context.Context, eng ImageEngine, o ImageOptions) error {
+// buildDockerfile hands the inputs, and nothing else, to BuildKit where it is there
+// and to the engine's classic builder otherwise.
+func buildDockerfile(ctx context.Context, eng ImageEngine, o ImageOptions) (id string, err error) {
+	if o.BuildKit != nil {
+		if bk := o.BuildKit(ctx); bk != nil {
+			return bk.build(ctx, eng, o)
+		}
+	}
+	if needs := o.Source.BuildKitNeeds(); len(needs) > 0 {
+		return "", &NeedsBuildKitError{Dockerfile: o.Source.Dockerfile.Path, Needs: needs}
+	}
 	return stream(ctx, eng, o, o.Source.Dockerfile.Path, o.Source.WriteTar)
 }
 
 // buildHere compiles the server on this machine and hands the engine the
 // Dockerfile's last stage with the result.
-func buildHere(ctx context.Context, eng ImageEngine, o ImageOptions, final []byte) (err error) {
+func buildHere(ctx context.Context, eng ImageEngine, o ImageOptions, final []byte) (id string, err error) {
 	arch, err := engineArch(ctx, eng)
 	if err != nil {
-		return err
+		return "", err
 	}
 	dir, err := os.MkdirTemp("", "ctis-build-")
 	if err != nil {
-		return fmt.Errorf("make a directory to build in: %w", err)
+		return "", fmt.Errorf("make a directory to build in: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	binary, err := compile(ctx, o, dir, arch)
 	if err != nil {
-		return err
+		return "", err
 	}
 	// The cache has nothing to save here, and on engines with the containerd image
 	// store it fails a build FROM scratch while any other such image is removed.
@@ -75,8 +89,8 @@ func engineArch(ctx context.Context, eng ImageEngine) (string, error) {
 
 // stream runs the engine's classic builder: it is on every engine, while BuildKit
 // needs a client-side plugin (SPEC §15). The tar is made as it is sent, so a source
-// that changes meanwhile breaks it off and no image comes of it.
-func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile string, write func(io.Writer) error) error {
+// that changes meanwhile breaks it off and no image comes of it. The image has no tag.
+func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile string, write func(io.Writer) error) (id string, err error) {
 	args := map[string]*string{}
 	for _, a := range o.Source.Args {
 		args[a.Name] = &a.Value
@@ -90,17 +104,18 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 	}()
 	resp, err := eng.ImageBuild(ctx, r, dockerbuild.ImageBuildOptions{
 		Version:     dockerbuild.BuilderV1,
-		Tags:        []string{o.Choice.Ref},
 		Dockerfile:  dockerfile,
 		BuildArgs:   args,
+		Target:      o.Source.Target,
+		Platform:    o.Source.Platform,
 		Labels:      map[string]string{LabelHash: o.Source.Hash},
 		NoCache:     o.NoCache,
 		Remove:      true,
 		ForceRemove: true,
 	})
-	var lines []string
+	var said outcome
 	if err == nil {
-		lines, err = follow(resp.Body, o.Progress)
+		said, err = follow(resp.Body, o.Progress)
 		resp.Body.Close()
 	}
 	r.CloseWithError(io.ErrClosedPipe) // frees the writer if the engine did not read to the end
@@ -108,13 +123,15 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 	var changed *imagehash.ChangedInputError
 	switch {
 	case errors.As(sent, &changed):
-		return changed
+		return "", changed
 	case err != nil:
-		return &ImageError{Op: "build", Ref: o.Choice.Ref, Lines: lines, Err: err}
+		return "", &ImageError{Op: "build", Ref: o.Choice.Ref, Lines: said.lines, Err: err}
 	case sent != nil && !errors.Is(sent, io.ErrClosedPipe):
-		return fmt.Errorf("send the build context of image %q: %w", o.Choice.Ref, sent)
+		return "", fmt.Errorf("send the build context of image %q: %w", o.Choice.Ref, sent)
+	case said.id == "":
+		return "", &ImageError{Op: "build", Ref: o.Choice.Ref, Lines: said.lines, Err: errors.New("the engine does not say which image it built")}
 	}
-	return nil
+	return said.id, nil
 }
 
 // writeOut writes the build context of the last stage: the tree the Dockerfile's

@@ -3,6 +3,8 @@ package simulator
 import (
 	"fmt"
 	"strings"
+
+	"github.com/linuxarena/ctis/imagehash"
 )
 
 // BusyError says that the simulator is not the wanted one and cannot be replaced,
@@ -93,7 +95,7 @@ func (e *AbsentError) Hint() string { return "`ctis up` starts it" }
 
 // ImageError says that an image could not be built or pulled.
 type ImageError struct {
-	Op    string // "build" or "pull"
+	Op    string // "build", "pull" or "push"
 	Ref   string
 	Lines []string // the last the builder or engine said
 	Err   error
@@ -111,8 +113,31 @@ func (e *ImageError) Unwrap() error { return e.Err }
 
 // Hint says how to get on.
 func (e *ImageError) Hint() string {
-	if e.Op == "pull" {
+	switch e.Op {
+	case "pull":
 		return fmt.Sprintf("check the name, or get it with `docker pull %s` if it needs credentials", e.Ref)
+	case "push":
+		return "check the name and that you may write there; `docker login` keeps the credentials that are used"
 	}
 	return "correct the source, or name a built image with `--image REF`"
+}
+
+// NeedsBuildKitError says that a Dockerfile cannot be built here: it has what only
+// BuildKit does. Nothing was built.
+type NeedsBuildKitError struct {
+	Dockerfile string
+	Needs      []imagehash.Need
+}
+
+func (e *NeedsBuildKitError) Error() string {
+	var lines []string
+	for _, n := range e.Needs {
+		lines = append(lines, fmt.Sprintf("\n  %s:%d: %s", e.Dockerfile, n.Line, n.What))
+	}
+	return "the Dockerfile needs BuildKit, and the docker command here has no buildx plugin:" + strings.Join(lines, "")
+}
+
+// Hint says how to get on.
+func (e *NeedsBuildKitError) Hint() string {
+	return "install Docker's package docker-buildx-plugin, or write these lines in another way"
 }

@@ -24,6 +24,10 @@ type ImageOptions struct {
 	Go      string
 	Environ []string
 
+	// BuildKit finds it; nil, and a nil result, mean that the engine's classic
+	// builder has to do. It is asked only when a Dockerfile is to be built.
+	BuildKit func(context.Context) *BuildKit
+
 	// Progress is told, line by line, what the builder or the engine says. May be nil.
 	Progress func(line string)
 }
@@ -41,10 +45,10 @@ type ImageResult struct {
 
 // EnsureImage makes sure that the chosen image exists. If it does, it is one
 // question to the engine; otherwise the image is built or pulled, as the choice
-// says. Processes that build one tag at once all succeed: they have the same
-// source, so whichever ends last leaves an equal image.
+// says. Processes that build one tag at once all succeed, and one image is left.
 //
-// Its errors are *[ImageError], *[imagehash.ChangedInputError] and the engine's.
+// Its errors are *[ImageError], *[NeedsBuildKitError],
+// *[imagehash.ChangedInputError] and the engine's.
 func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageResult, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -61,10 +65,9 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 		if !missing && !o.NoCache {
 			break
 		}
-		if err := buildImage(ctx, eng, o); err != nil {
+		if res.Built, err = buildTag(ctx, eng, o); err != nil {
 			return nil, err
 		}
-		res.Built = true
 	case imagehash.PullMissing:
 		if !missing {
 			break
@@ -87,7 +90,7 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 	default:
 		return nil, fmt.Errorf("image %q: %q is no way to get it", ref, o.Choice.Policy)
 	}
-	if res.Built || res.Pulled {
+	if missing || res.Built || res.Pulled {
 		if found, err = eng.ImageInspect(ctx, ref); err != nil {
 			return nil, fmt.Errorf("look at image %q that was just made: %w", ref, err)
 		}
@@ -124,9 +127,9 @@ func pull(ctx context.Context, eng ImageEngine, ref string, progress func(string
 		return &ImageError{Op: "pull", Ref: ref, Err: err}
 	}
 	defer body.Close()
-	lines, err := follow(body, progress)
+	said, err := follow(body, progress)
 	if err != nil {
-		return &ImageError{Op: "pull", Ref: ref, Lines: lines, Err: err}
+		return &ImageError{Op: "pull", Ref: ref, Lines: said.lines, Err: err}
 	}
 	return nil
 }

@@ -3,18 +3,21 @@ package simulator
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -27,16 +30,23 @@ import (
 
 	"github.com/linuxarena/ctis/imagehash"
 	"github.com/linuxarena/ctis/server/api"
+	recipe "github.com/linuxarena/ctis/templates/image"
 )
 
-// fakeImages is an engine's image store.
+// fakeImages is an engine's image store. What is built has no tag until it is given
+// one.
 type fakeImages struct {
+	mu      sync.Mutex
 	images  map[string]map[string]string // labels by reference
+	ids     map[string]string            // by reference; those of before the test have one made of it
+	built   map[string]map[string]string // labels by id
+	next    int
 	asked   []string
 	context map[string]tarEntry // of the last build
 	options build.ImageBuildOptions
 	stream  []string // what a build or pull says, as JSON; a good end if empty
 	pullErr error
+	onTag   func(id, ref string) // before it is done, without the lock
 }
 
 type tarEntry struct {
@@ -44,20 +54,27 @@ type tarEntry struct {
 	data []byte
 }
 
+func (f *fakeImages) idOf(ref string) string { return cmp.Or(f.ids[ref], "sha256:"+ref) }
+
+func (f *fakeImages) ask(format string, args ...any) {
+	f.asked = append(f.asked, fmt.Sprintf(format, args...))
+}
+
 func (f *fakeImages) ImageInspect(_ context.Context, ref string, _ ...client.ImageInspectOption) (image.InspectResponse, error) {
-	f.asked = append(f.asked, "inspect "+ref)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ask("inspect %s", ref)
 	labels, ok := f.images[ref]
 	if !ok {
 		return image.InspectResponse{}, fmt.Errorf("no such image %q: %w", ref, cerrdefs.ErrNotFound)
 	}
-	r := image.InspectResponse{ID: "sha256:" + ref, Config: &dockerspec.DockerOCIImageConfig{}}
+	r := image.InspectResponse{ID: f.idOf(ref), Config: &dockerspec.DockerOCIImageConfig{}}
 	r.Config.Labels = labels
 	return r, nil
 }
 
 func (f *fakeImages) ImageBuild(_ context.Context, r io.Reader, o build.ImageBuildOptions) (build.ImageBuildResponse, error) {
-	f.asked = append(f.asked, "build "+strings.Join(o.Tags, " "))
-	f.options, f.context = o, map[string]tarEntry{}
+	content := map[string]tarEntry{}
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
 		if err == io.EOF {
@@ -70,14 +87,75 @@ func (f *fakeImages) ImageBuild(_ context.Context, r io.Reader, o build.ImageBui
 		if err != nil {
 			return build.ImageBuildResponse{}, fmt.Errorf("read context: %w", err)
 		}
-		f.context[h.Name] = tarEntry{*h, data}
+		content[h.Name] = tarEntry{*h, data}
 	}
-	if len(f.stream) == 0 {
-		for _, t := range o.Tags {
-			f.images[t] = o.Labels
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ask("build")
+	f.options, f.context = o, content
+	if len(f.stream) > 0 {
+		return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(strings.Join(f.stream, "\n")))}, nil
+	}
+	f.next++
+	id := fmt.Sprintf("sha256:built%d", f.next)
+	if f.built == nil {
+		f.built = map[string]map[string]string{}
+	}
+	f.built[id] = o.Labels
+	return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(`{"stream":"Step 1\n"}{"aux":{"ID":"` + id + `"}}`))}, nil
+}
+
+func (f *fakeImages) ImageTag(_ context.Context, id, ref string) error {
+	if f.onTag != nil {
+		f.onTag(id, ref)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ask("tag %s", ref)
+	labels, ok := f.built[id]
+	if !ok {
+		return fmt.Errorf("no such image %q: %w", id, cerrdefs.ErrNotFound)
+	}
+	if f.ids == nil {
+		f.ids = map[string]string{}
+	}
+	f.images[ref], f.ids[ref] = labels, id
+	return nil
+}
+
+// untagged lists what was built and has no tag, sorted.
+func (f *fakeImages) untagged() []string {
+	var left []string
+	for id := range f.built {
+		if !slices.Contains(slices.Collect(maps.Values(f.ids)), id) {
+			left = append(left, id)
 		}
 	}
-	return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(strings.Join(f.stream, "\n")))}, nil
+	slices.Sort(left)
+	return left
+}
+
+func (f *fakeImages) ImageList(_ context.Context, o image.ListOptions) ([]image.Summary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []image.Summary
+	for _, id := range f.untagged() {
+		if o.Filters.MatchKVList("label", f.built[id]) {
+			out = append(out, image.Summary{ID: id, RepoTags: []string{"<none>:<none>"}})
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeImages) ImageRemove(_ context.Context, ref string, o image.RemoveOptions) ([]image.DeleteResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.built[ref]; !ok || o.Force {
+		return nil, fmt.Errorf("no such image %q, or forced: %w", ref, cerrdefs.ErrNotFound)
+	}
+	f.ask("remove")
+	delete(f.built, ref)
+	return nil, nil
 }
 
 func (f *fakeImages) ImagePull(_ context.Context, ref string, _ image.PullOptions) (io.ReadCloser, error) {
@@ -95,19 +173,13 @@ func (f *fakeImages) ServerVersion(context.Context) (types.Version, error) {
 	return types.Version{Os: "linux", Arch: runtime.GOARCH}, nil
 }
 
-const ownDockerfile = `FROM golang:1.26 AS build
-COPY server/ server/
-RUN go build -o /out/ctis-server ./server/cmd/ctis-server
-FROM scratch
-COPY --from=build --chown=65532:65532 /out/ /
-USER 65532:65532
-ENTRYPOINT ["/ctis-server"]
-`
+var ownDockerfile = string(recipe.Dockerfile)
 
 func ownContext() fstest.MapFS {
 	return fstest.MapFS{
 		"templates/image/Dockerfile":       {Data: []byte(ownDockerfile)},
 		"server/cmd/ctis-server/main.go":   {Data: []byte("package main\n\nimport \"github.com/linuxarena/ctis/server/words\"\n\nfunc main() { println(words.Hello) }\n")},
+		"templates/pages/index.html":       {Data: []byte("hello")},
 		"server/words/words.go":            {Data: []byte("package words\n\nimport _ \"embed\"\n\n//go:embed hello.txt\nvar Hello string\n")},
 		"server/words/hello.txt":           {Data: []byte("hello")},
 		"server/words/link.txt":            {Data: []byte("hello.txt"), Mode: fs.ModeSymlink},
@@ -117,7 +189,7 @@ func ownContext() fstest.MapFS {
 
 func source(t *testing.T, fsys fs.FS, dockerfile string, args map[string]string) *imagehash.Sum {
 	t.Helper()
-	in, err := imagehash.Read(fsys, dockerfile, args)
+	in, err := imagehash.Read(fsys, imagehash.Options{Dockerfile: dockerfile, Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +245,8 @@ func TestImageIsCompiledHereOntoAnEmptyOne(t *testing.T) {
 		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" || !f.options.NoCache {
 			t.Errorf("result %+v with options %+v", r, f.options)
 		}
-		wantText := "FROM scratch\nCOPY --chown=65532:65532 out/ /\nUSER 65532:65532\nENTRYPOINT [\"/ctis-server\"]\n"
+		_, wantText, _ := strings.Cut(ownDockerfile, "\nFROM scratch\nCOPY --from=build --chown=65532:65532 /out/ /\n")
+		wantText = "FROM scratch\nCOPY --chown=65532:65532 out/ /\n" + wantText
 		if got := string(f.context["Dockerfile"].data); got != wantText {
 			t.Errorf("Dockerfile = %q", got)
 		}
@@ -363,7 +436,7 @@ func TestImageOfAnotherReleaseIsRefused(t *testing.T) {
 
 func TestPullTellsEveryChangeOfStatusOnce(t *testing.T) {
 	var said []string
-	lines, err := follow(strings.NewReader(`{"status":"Pulling from x","id":"1"}
+	o, err := follow(strings.NewReader(`{"status":"Pulling from x","id":"1"}
 {"status":"Downloading","id":"a","progressDetail":{"current":1}}
 {"status":"Downloading","id":"a","progressDetail":{"current":2}}
 {"status":"Downloading","id":"b"}
@@ -371,8 +444,8 @@ func TestPullTellsEveryChangeOfStatusOnce(t *testing.T) {
 {"aux":{"ID":"x"}}
 {"status":"Status: Downloaded"}`), func(s string) { said = append(said, s) })
 	want := []string{"1: Pulling from x", "a: Downloading", "b: Downloading", "a: Done", "Status: Downloaded"}
-	if err != nil || !slices.Equal(said, want) || !slices.Equal(lines, want) {
-		t.Errorf("said %q, kept %q, %v; want %q", said, lines, err, want)
+	if err != nil || !slices.Equal(said, want) || !slices.Equal(o.lines, want) || o.id != "x" {
+		t.Errorf("said %q, kept %+v, %v; want %q", said, o, err, want)
 	}
 }
 

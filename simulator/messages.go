@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,27 +18,41 @@ type message struct {
 	ErrorDetail *struct {
 		Message string `json:"message"`
 	} `json:"errorDetail"`
+	Aux struct {
+		ID     string `json:"ID"`     // of the image that was built
+		Digest string `json:"Digest"` // of the manifest that was pushed
+	} `json:"aux"`
 }
 
-// follow reads the engine's stream to its end, tells progress every line, and
-// returns the last of them. An error in the stream is returned as such: the HTTP
+// outcome is what the engine's stream came to.
+type outcome struct {
+	lines  []string // the last of them
+	id     string   // of the image that was built
+	digest string   // of the manifest that was pushed
+}
+
+// follow reads the engine's stream to its end and tells progress every line. An
+// error in the stream is returned as such, with the lines before it: the HTTP
 // status was already sent when it happened.
-func follow(r io.Reader, progress func(string)) ([]string, error) {
+func follow(r io.Reader, progress func(string)) (outcome, error) {
+	var o outcome
 	t := &tail{each: progress}
+	end := func(err error) (outcome, error) { o.lines = t.all(); return o, err }
 	last := map[string]string{} // by layer: its status repeats with every percent
 	for dec := json.NewDecoder(r); ; {
 		var m message
 		switch err := dec.Decode(&m); {
 		case errors.Is(err, io.EOF):
-			return t.all(), nil
+			return end(nil)
 		case err != nil:
-			return t.all(), fmt.Errorf("the engine's answer ended early: %w", err)
+			return end(fmt.Errorf("the engine's answer ended early: %w", err))
 		}
+		o.id, o.digest = cmp.Or(m.Aux.ID, o.id), cmp.Or(m.Aux.Digest, o.digest)
 		switch {
 		case m.ErrorDetail != nil && m.ErrorDetail.Message != "":
-			return t.all(), errors.New(strings.TrimSpace(m.ErrorDetail.Message))
+			return end(errors.New(strings.TrimSpace(m.ErrorDetail.Message)))
 		case m.Error != "":
-			return t.all(), errors.New(strings.TrimSpace(m.Error))
+			return end(errors.New(strings.TrimSpace(m.Error)))
 		case m.Stream != "":
 			_, _ = t.Write([]byte(m.Stream)) // never fails
 		case m.Status != "" && last[m.ID] != m.Status:

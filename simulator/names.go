@@ -27,6 +27,9 @@ const (
 	// them: the hash of the source. On a container it is empty for an image
 	// that was named by the user.
 	LabelHash = "io.ctis.source-hash"
+	// LabelBuildStage is on what the Dockerfile's other stages leave behind on
+	// engines whose builder keeps that: it is needed by nobody.
+	LabelBuildStage = "io.ctis.build-stage"
 	// LabelProtocol is on images and containers: the version of the
 	// administrative interface.
 	LabelProtocol = "io.ctis.protocol"

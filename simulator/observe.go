@@ -114,13 +114,9 @@ func (s *snapshot) ask(ctx context.Context, eng ExecEngine, timeout time.Duratio
 
 // age measures by the engine's own clock: this machine's may be another's.
 func (s *snapshot) age(ctx context.Context, eng Engine, c container.InspectResponse) error {
-	info, err := eng.Info(ctx)
+	now, err := EngineTime(ctx, eng)
 	if err != nil {
-		return fmt.Errorf("ask the engine for its time: %w", err)
-	}
-	now, err := time.Parse(time.RFC3339Nano, info.SystemTime)
-	if err != nil {
-		return fmt.Errorf("the engine's time %q cannot be read: %w", info.SystemTime, err)
+		return err
 	}
 	if t, err := time.Parse(time.RFC3339Nano, c.Created); err == nil {
 		s.Age = now.Sub(t)

@@ -73,8 +73,8 @@ func BuildProgram(ctx context.Context, eng ImageEngine, o ProgramOptions) (err e
 		return &ImageError{Op: "build", Ref: o.Ref, Err: err}
 	}
 	defer resp.Body.Close()
-	if lines, err := follow(resp.Body, o.Progress); err != nil {
-		return &ImageError{Op: "build", Ref: o.Ref, Lines: lines, Err: err}
+	if said, err := follow(resp.Body, o.Progress); err != nil {
+		return &ImageError{Op: "build", Ref: o.Ref, Lines: said.lines, Err: err}
 	}
 	return nil
 }

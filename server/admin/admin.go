@@ -41,6 +41,10 @@ type Simulator interface {
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)
+	// Journals describes all that are kept.
+	Journals() (*api.Journals, error)
+	// RemoveJournal removes one that nothing was written to since before.
+	RemoveJournal(name string, before time.Time) error
 	Retire() error
 	// Healthy is an error while requests would not be answered.
 	Healthy() error

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -44,8 +45,17 @@ func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
 func (f *fake) Journal(id string) (Journal, bool) { return f, id == "t1" }
-func (f *fake) Retire() error                     { return f.err }
-func (f *fake) Healthy() error                    { return f.err }
+func (f *fake) Journals() (*api.Journals, error) {
+	return &api.Journals{Journals: []api.JournalInfo{{Name: "t1~2", Trajectory: "t1"}}}, f.err
+}
+func (f *fake) RemoveJournal(name string, before time.Time) error {
+	if f.err == nil && (name != "t1~2" || before.Year() != 2026) {
+		return fmt.Errorf("asked to remove %q of before %s", name, before)
+	}
+	return f.err
+}
+func (f *fake) Retire() error  { return f.err }
+func (f *fake) Healthy() error { return f.err }
 func (f *fake) Read(_ context.Context, _ api.JournalQuery, yield func([]byte) error) error {
 	for _, l := range f.lines {
 		if err := yield([]byte(l)); err != nil {
@@ -77,8 +87,12 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
+		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},
+		{"DELETE", "/v1/journals/t1~2?before=2026-01-02T03:04:05Z", "", 200, "{}"},
 		{"POST", "/v1/retire", "", 200, "{}"},
 
+		{"DELETE", "/v1/journals/t1~2", "", 400, "before"},
+		{"DELETE", "/v1/journals/t1~2?before=yesterday", "", 400, "before"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1","colour":"red"}`, 400, "colour"},
 		{"POST", "/v1/trajectories", `{} {}`, 400, "more than one"},
 		{"POST", "/v1/trajectories", `{`, 400, "request body"},
@@ -111,7 +125,7 @@ func TestErrorsKeepTheirKindOnTheWire(t *testing.T) {
 		{fmt.Errorf("write: %w", syscall.ENOSPC), 507, api.CodeStorage},
 		{errors.New("something"), 500, api.CodeInternal},
 	} {
-		for _, route := range [][2]string{{"POST", "/v1/trajectories"}, {"DELETE", "/v1/trajectories/t1"}, {"POST", "/v1/retire"}, {"GET", "/v1/trajectories/t1"}} {
+		for _, route := range [][2]string{{"POST", "/v1/trajectories"}, {"DELETE", "/v1/trajectories/t1"}, {"POST", "/v1/retire"}, {"GET", "/v1/trajectories/t1"}, {"GET", "/v1/journals"}, {"DELETE", "/v1/journals/t1?before=2026-01-02T03:04:05Z"}} {
 			w := call(&fake{err: c.err}, route[0], route[1], "{}")
 			if w.Code != c.status || !strings.Contains(w.Body.String(), `"code":"`+c.code+`"`) {
 				t.Errorf("%v on %s %s: %d %s", c.err, route[0], route[1], w.Code, w.Body)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -25,6 +26,8 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("PUT /v1/trajectories/{id}/networks", a.setNetworks)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
+	handle("GET /v1/journals", a.journals)
+	handle("DELETE /v1/journals/{name}", a.removeJournal)
 	handle("POST /v1/retire", a.retire)
 	handle("/", a.unknown)
 	return mux
@@ -158,6 +161,22 @@ func (a routes) journal(w http.ResponseWriter, r *http.Request) (any, error) {
 		panic(http.ErrAbortHandler)
 	}
 	return nil, err
+}
+
+// journals: 200 [api.Journals].
+func (a routes) journals(http.ResponseWriter, *http.Request) (any, error) {
+	return orError(a.s.Journals())
+}
+
+// removeJournal: query before=TIME (RFC 3339, required); 200 {}. 404 when there is
+// no such journal, 409 busy when its trajectory is registered or held or when it
+// was written to at that time or later.
+func (a routes) removeJournal(_ http.ResponseWriter, r *http.Request) (any, error) {
+	before, err := time.Parse(time.RFC3339Nano, r.URL.Query().Get("before"))
+	if err != nil {
+		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "before: %v", err)
+	}
+	return empty{}, a.s.RemoveJournal(r.PathValue("name"), before)
 }
 
 // retire: 200 {}; 409 busy with Holders while trajectories are registered or held.

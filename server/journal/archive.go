@@ -38,16 +38,18 @@ func (s *Store) Begin(trajectory string) (*Journal, error) {
 	return s.Journal(trajectory)
 }
 
-// nextArchive is the first name for an earlier journal that is not taken.
+// nextArchive is the name for an earlier journal that follows all there are: the
+// order of the runs stays that of the names, also after some were removed.
 func (s *Store) nextArchive(trajectory string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for n := 1; ; n++ {
-		name := api.ArchivedID(trajectory, n)
-		if _, taken := s.journals[name]; !taken {
-			return name
+	last := 0
+	for name := range s.journals {
+		if id, n := api.SplitArchived(name); id == trajectory {
+			last = max(last, n)
 		}
 	}
+	return api.ArchivedID(trajectory, last+1)
 }
 
 func (j *Journal) empty() bool {

@@ -122,6 +122,9 @@ func open(o Options, openFile func(string) (file, error)) (*Store, error) {
 	if err := removeSpools(o.Temp); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
+	if err := finishRemovals(o.Dir); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
 	s := &Store{
 		o:        o,
 		openFile: openFile,

@@ -258,6 +258,14 @@ func (r *Registry) Hold(id string, exclusive []api.Exclusive) (release func(), e
 	}), nil
 }
 
+// Held tells whether a process is setting a trajectory up or taking it down.
+func (r *Registry) Held(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, held := r.held[id]
+	return held
+}
+
 // Retire makes Register and Hold refuse from now on, provided that nothing is
 // registered or held: all in one step. A process started again is not retired.
 func (r *Registry) Retire() error {
