@@ -14,6 +14,8 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
+
+	"github.com/linuxarena/ctis/server/api"
 )
 
 func want(hash string) EnsureOptions {
@@ -55,7 +57,7 @@ func TestSimulatorIsCreatedOnceAndThenReused(t *testing.T) {
 	if !second.Reused || second.ID != first.ID {
 		t.Errorf("second = %+v, want %s reused", second, first.ID)
 	}
-	if st, err := second.Client.Status(context.Background()); err != nil || st.Protocol != 1 {
+	if st, err := second.Client.Status(context.Background()); err != nil || st.Protocol != api.Protocol {
 		t.Errorf("status = %+v, %v", st, err)
 	}
 }

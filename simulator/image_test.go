@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -216,7 +217,7 @@ func goCommand(t *testing.T) string {
 func TestImageThatExistsIsReusedAfterOneQuestion(t *testing.T) {
 	s := source(t, ownContext(), "templates/image/Dockerfile", nil)
 	o := fromSource(s)
-	f := &fakeImages{images: map[string]map[string]string{o.Choice.Ref: {LabelProtocol: "1"}}}
+	f := &fakeImages{images: map[string]map[string]string{o.Choice.Ref: {LabelProtocol: strconv.Itoa(api.Protocol)}}}
 	r, err := EnsureImage(context.Background(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +225,7 @@ func TestImageThatExistsIsReusedAfterOneQuestion(t *testing.T) {
 	if want := []string{"inspect " + o.Choice.Ref}; !slices.Equal(f.asked, want) {
 		t.Errorf("engine was asked %q, want %q", f.asked, want)
 	}
-	if r.Built || r.Pulled || r.Hash != s.Hash || r.ID != "sha256:"+o.Choice.Ref || r.Protocol != 1 {
+	if r.Built || r.Pulled || r.Hash != s.Hash || r.ID != "sha256:"+o.Choice.Ref || r.Protocol != api.Protocol {
 		t.Errorf("result = %+v", r)
 	}
 }
@@ -423,8 +424,8 @@ func TestOverriddenImageIsPulledOnlyWhenItsPolicySays(t *testing.T) {
 
 func TestImageOfAnotherReleaseIsRefused(t *testing.T) {
 	for label, want := range map[string]string{
-		"2":   `image "mine:1" speaks version 2 of the administrative interface and this ctis version 1; use an image and a ctis of one release`,
-		"new": `image "mine:1": label io.ctis.protocol="new" is no version`,
+		strconv.Itoa(api.Protocol + 1): fmt.Sprintf(`image "mine:1" speaks version %d of the administrative interface and this ctis version %d; use an image and a ctis of one release`, api.Protocol+1, api.Protocol),
+		"new":                          `image "mine:1": label io.ctis.protocol="new" is no version`,
 	} {
 		f := &fakeImages{images: map[string]map[string]string{"mine:1": {LabelProtocol: label}}}
 		_, err := EnsureImage(context.Background(), f, ImageOptions{Choice: imagehash.Resolve("mine:1", "", false, "")})
