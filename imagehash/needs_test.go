@@ -54,11 +54,11 @@ func TestStagesAreComparedWithoutTheirBases(t *testing.T) {
 	const same = "ARG I=golang:1\nFROM $I AS build\nRUN a \\\n && b\nFROM scratch\nCOPY --from=build /out/ /\n"
 	for dockerfile, want := range map[string]bool{
 		same: true,
-		"FROM other AS build\nRUN a   && b\nFROM scratch\nUSER 1\n":              true,
-		"FROM other AS build\nRUN a && b && c\nFROM scratch\n":                   false,
-		"FROM other AS build\nENV X=1\nRUN a && b\nFROM scratch\n":               false,
-		"FROM other AS build\nRUN a && b\nFROM build\nFROM scratch\n":            false,
-		"FROM other AS build\nRUN a && b\n":                                      false,
+		"FROM other AS build\nRUN a   && b\nFROM scratch\nUSER 1\n":               true,
+		"FROM other AS build\nRUN a && b && c\nFROM scratch\n":                    false,
+		"FROM other AS build\nENV X=1\nRUN a && b\nFROM scratch\n":                false,
+		"FROM other AS build\nRUN a && b\nFROM build\nFROM scratch\n":             false,
+		"FROM other AS build\nRUN a && b\n":                                       false,
 		"FROM other AS build\nRUN <<EOF\na && b\nEOF\nRUN a && b\nFROM scratch\n": false,
 	} {
 		if got := sumOf(t, dockerfile, nil).BuildsLike([]byte(same)); got != want {
