@@ -119,8 +119,8 @@ func TestHalfARequestDoesNotLookWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
 	err = e.Do(&Request{Method: "POST", Target: "/", Host: "a", Length: 10}, io.MultiReader(strings.NewReader("half"), brokenReader{}))
+	e.Close()
 	if !strings.Contains(reasonOf(err), "cannot be read") {
 		t.Errorf("%v", err)
 	}

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http/httputil"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -98,6 +100,9 @@ func (e *Exchange) Do(q *Request, body io.Reader) error {
 // by whoever sends, too, and sometimes only there.
 func (e *Exchange) unanswered(err error) error {
 	during := "before it had taken the request"
+	if errors.Is(err, net.ErrClosed) {
+		<-e.sending // whoever sends may have been the one to close
+	}
 	select {
 	case <-e.sending:
 		switch {
@@ -130,12 +135,8 @@ func (e *Exchange) send(q *Request, body io.Reader) error {
 			return err
 		}
 		n, err := io.CopyN(e.conn, body, min(left, pieceSize))
-		var write *net.OpError
-		if err != nil && !errors.As(err, &write) {
-			return fmt.Errorf("%w: %w", errBody, err)
-		}
 		if err != nil {
-			return err
+			return whose(err)
 		}
 		left -= n
 		if err := e.wait(); err != nil {
@@ -143,6 +144,17 @@ func (e *Exchange) send(q *Request, body io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// whose tells a body that cannot be read from a backend that does not take it: the
+// copying wraps both alike.
+func whose(err error) error {
+	for _, taker := range []error{syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, os.ErrDeadlineExceeded, net.ErrClosed} {
+		if errors.Is(err, taker) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", errBody, err)
 }
 
 // wait begins the time for the response's head anew, unless that has come.
