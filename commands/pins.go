@@ -34,3 +34,28 @@ func (a *app) repin(ctx context.Context, sim *api.Client, env *compose.Environme
 	}
 	return sim.SetPins(ctx, id, pins)
 }
+
+// repinKnown does so for the backends that the simulator knows of, where nothing is
+// known of the environment: as far as each still is one container of the trajectory's
+// own. t has its networks as they are now, before as they were registered.
+func (a *app) repinKnown(ctx context.Context, sim *api.Client, t api.TrajectoryStatus, before []api.Network, project netpin.Project) error {
+	moved := api.Pins{}
+	for service, pin := range t.Pins {
+		i := slices.IndexFunc(before, func(n api.Network) bool { return n.ID == pin.Network })
+		if i < 0 {
+			continue
+		}
+		k := slices.IndexFunc(t.Networks, func(n api.Network) bool { return n.Name == before[i].Name })
+		if k < 0 {
+			continue
+		}
+		now, err := project.Pins(t.Networks[k].ID, []string{service})
+		if err == nil && now[service] != pin { // one that is gone stays pinned, and is answered for with 502
+			moved[service] = now[service]
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	return sim.SetPins(ctx, t.Trajectory, moved)
+}

@@ -220,6 +220,9 @@ func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 		if err := s.sim.Client.SetNetworks(ctx, s.id, s.nets); err != nil {
 			return "", err
 		}
+		if err := s.app.repin(ctx, s.sim.Client, s.env, s.id, s.nets); err != nil {
+			return "", err
+		}
 		return plural(len(s.env.Config.Personas), "persona"), nil
 	}
 	made := true // until known better

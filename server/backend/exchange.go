@@ -96,22 +96,16 @@ func (e *Exchange) Do(q *Request, body io.Reader) error {
 	return bad("sent interim responses without end")
 }
 
-// unanswered tells why no head came. A backend that stops reading and closes is seen
-// by whoever sends, too, and sometimes only there.
+// unanswered tells why no head came, and how far the request had got.
 func (e *Exchange) unanswered(err error) error {
-	during := "before it had taken the request"
-	if errors.Is(err, net.ErrClosed) {
-		<-e.sending // whoever sends may have been the one to close
-	}
-	select {
-	case <-e.sending:
-		switch {
-		case errors.Is(e.sendErr, errBody):
-			return bad("was not sent the whole request: " + e.sendErr.Error())
-		case e.sendErr == nil:
-			during = "before the end of its response's head"
-		}
-	default:
+	_ = e.conn.Close() // it is given up; whoever still sends ends
+	<-e.sending
+	during := "before the end of its response's head"
+	switch {
+	case errors.Is(e.sendErr, errBody):
+		return bad("was not sent the whole request: " + e.sendErr.Error())
+	case e.sendErr != nil:
+		during = "before it had taken the request"
 	}
 	return failed(err, during)
 }
