@@ -19,7 +19,7 @@ type Limits struct {
 	RequestBody    int64         // bytes; default 64 GiB
 	Drain          time.Duration // for requests in work when the server stops; default 5 s
 	Proxied        int           // requests of one trajectory that backends have at once; default: as files allow, up to 1024
-	Connect        time.Duration // for a backend to accept a connection; default 10 s
+	Connect        time.Duration // for a backend to accept a connection; default 5 s
 	Answer         time.Duration // for a backend to begin its response, from the last byte of the request it took; default 5 min
 	Silence        time.Duration // between two pieces of a backend's response; default 1 h
 	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s
@@ -52,7 +52,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.RequestBody, 64<<30)
 	setDefault(&l.Drain, 5*time.Second)
 	setDefault(&l.Proxied, int(max(16, min(fileLimit()/32, 1024))))
-	setDefault(&l.Connect, 10*time.Second)
+	setDefault(&l.Connect, 5*time.Second)
 	setDefault(&l.Answer, 5*time.Minute)
 	setDefault(&l.Silence, time.Hour)
 	setDefault(&l.UnregisterWait, 5*time.Second)

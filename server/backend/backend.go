@@ -36,7 +36,7 @@ type Patience struct {
 
 // Failure is why there is no response, or no more of it.
 type Failure struct {
-	Status int // what a proxy answers: 502, or 504 where time ran out
+	Status int // what a proxy answers: 502, or 504 where a backend that is there took too long
 	Reason string
 }
 

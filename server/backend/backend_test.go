@@ -78,6 +78,15 @@ func TestTheOwnAddressMustBeThere(t *testing.T) {
 	}
 }
 
+func TestABackendThatAcceptsNothingIsDown(t *testing.T) {
+	r := listen(t, func(net.Conn) {})
+	_, err := Open(context.Background(), r, Patience{Connect: time.Nanosecond})
+	var f *Failure
+	if !errors.As(err, &f) || f.Status != 502 || !strings.Contains(f.Reason, "did not accept") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNoOtherInterfaceIsUsed(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	r.Interface = other(t)

@@ -21,7 +21,11 @@ func dial(ctx context.Context, r Route, patience time.Duration) (*net.TCPConn, e
 		network = "tcp6"
 	}
 	c, err := d.DialContext(ctx, network, r.Peer.String())
-	if err != nil {
+	switch {
+	case isTimeout(err):
+		// A container that stopped a moment ago is told from one that is slow by nothing.
+		return nil, bad("did not accept a connection in " + patience.String() + ": it does not run, or takes no more")
+	case err != nil:
 		return nil, failed(err, "before it accepted the connection")
 	}
 	tcp := c.(*net.TCPConn)
