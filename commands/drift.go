@@ -99,6 +99,7 @@ func (a *app) repair(ctx context.Context, sim *simulator.Result, t api.Trajector
 	if err != nil || len(before) == 0 {
 		return result, err
 	}
+	networks := t.Networks
 	if t.Networks, err = a.reattach(ctx, sim, t, project); err != nil {
 		return result, err
 	}
@@ -113,6 +114,9 @@ func (a *app) repair(ctx context.Context, sim *simulator.Result, t api.Trajector
 		peers[n.Name] = n.Peers
 	}
 	if err := sim.Client.SetPeers(ctx, t.Trajectory, peers); err != nil {
+		return result, err
+	}
+	if err := a.repinKnown(ctx, sim.Client, t, networks, project); err != nil {
 		return result, err
 	}
 	if result.Left, err = netpin.FindDrift(ctx, a.engine, sim.ID, t, project); err != nil {

@@ -220,6 +220,9 @@ func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 		if err := s.sim.Client.SetNetworks(ctx, s.id, s.nets); err != nil {
 			return "", err
 		}
+		if err := s.app.repin(ctx, s.sim.Client, s.env, s.id, s.nets); err != nil {
+			return "", err
+		}
 		return plural(len(s.env.Config.Personas), "persona"), nil
 	}
 	made := true // until known better
@@ -230,11 +233,19 @@ func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 		_, err := s.sim.Client.Unregister(ctx, s.id)
 		return err
 	})
-	done, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets))
+	pins, err := s.app.pins(ctx, s.env, s.id, s.nets)
 	if err != nil {
 		return "", err
 	}
-	made = !done.Unchanged
+	done, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets, pins))
+	if err != nil {
+		return "", err
+	}
+	if made = !done.Unchanged; !made && len(pins) > 0 {
+		if err := s.sim.Client.SetPins(ctx, s.id, pins); err != nil {
+			return "", err
+		}
+	}
 	return plural(len(s.env.Config.Personas), "persona"), nil
 }
 

@@ -51,6 +51,9 @@ func (s *setup) report(ctx context.Context) error {
 	if err := s.sim.Client.SetPeers(ctx, s.id, peers); err != nil {
 		return err
 	}
+	if err := s.app.repin(ctx, s.sim.Client, s.env, s.id, s.nets); err != nil {
+		return err
+	}
 	r := &s.result
 	r.Trajectory, r.Network = s.id, s.env.Network
 	if len(s.nets) > 0 && len(s.nets[0].Addresses) > 0 {

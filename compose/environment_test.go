@@ -79,14 +79,20 @@ func TestSettingsChangeWithWhateverShapesContainersOrPersonas(t *testing.T) {
 }
 
 func TestRegistrationHoldsWhatTheSimulatorNeeds(t *testing.T) {
-	env := mustLoad(t, Options{Dir: writeEnvironment(t, "network='default'\n[personas.'Z.example.']\nendpoints=['public', 'data']\n[personas.'a.example']\nserver_header='Apache'\n", "services: {default: {image: alpine}}\n")})
+	env := mustLoad(t, Options{Dir: writeEnvironment(t, "network='default'\n[personas.'Z.example.']\nendpoints=['public', 'data']\n[personas.'a.example']\nserver_header='Apache'\n[personas.'b.example']\nbackend='api:81'\nendpoints=['v1']\n[personas.'c.example']\nbackend='api:82'\n", "services: {default: {image: alpine}, api: {image: alpine}}\n")})
 	nets := []api.Network{{Name: "default", ID: "1", Addresses: []netip.Addr{addr("198.18.0.20")}}}
-	got := env.Registration("t-1", nets)
+	if got := env.Backends(); !slices.Equal(got, []string{"api"}) {
+		t.Errorf("backends %q", got)
+	}
+	pin := api.Pin{Container: "c1", Network: "1", Address: addr("198.18.0.21")}
+	got := env.Registration("t-1", nets, api.Pins{"api": pin})
 	want := &api.Registration{
 		Trajectory: "t-1", Environment: filepath.Base(env.Dir), Settings: env.Settings, Networks: nets,
 		Personas: []api.Persona{
 			{Host: "z.example", ServerHeader: "nginx", Endpoints: []string{"public", "data"}},
 			{Host: "a.example", ServerHeader: "Apache", Endpoints: []string{}},
+			{Host: "b.example", ServerHeader: "nginx", Endpoints: []string{"v1"}, Backend: &api.Backend{Service: "api", Port: 81, Pin: pin}},
+			{Host: "c.example", ServerHeader: "nginx", Endpoints: []string{}, Backend: &api.Backend{Service: "api", Port: 82, Pin: pin}},
 		},
 		Exclusive: []api.Exclusive{{Kind: api.KindNetwork, Name: placeholderID + "_default"}},
 	}

@@ -9,9 +9,6 @@ var unserved = []struct {
 	{"seed_assets_from", func(c *Config) [][]string { return onceIf(c.SeedAssetsFrom != "", "seed_assets_from") }},
 	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
 	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
-	{"backend", func(c *Config) [][]string {
-		return ofPersonas(c, "backend", func(p Persona) bool { return p.Backend != Target{} })
-	}},
 	{"rules", func(c *Config) [][]string {
 		return ofPersonas(c, "rules", func(p Persona) bool { return len(p.Rules) > 0 })
 	}},

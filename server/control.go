@@ -47,6 +47,12 @@ func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)
+		if b := p.Backend; b != nil {
+			if d.Pins == nil {
+				d.Pins = api.Pins{}
+			}
+			d.Pins[b.Service] = b.Pin
+		}
 	}
 	if j, ok := c.journal.Lookup(t.Trajectory); ok {
 		d.Journal = j.Status()
@@ -104,6 +110,11 @@ func (c control) SetPeers(id string, p api.Peers) error {
 func (c control) SetNetworks(id string, n api.Networks) error {
 	c.interfaces.look() // the simulator was put on them just now
 	return c.rerouted(func() error { return c.registry.SetNetworks(id, n) })
+}
+
+// SetPins: see [admin.Simulator].
+func (c control) SetPins(id string, p api.Pins) error {
+	return c.rerouted(func() error { return c.registry.SetPins(id, p) })
 }
 
 // rerouted makes a change and lays the routes out anew.

@@ -3,14 +3,17 @@ package server
 import (
 	"bufio"
 	"crypto/sha256"
+	"errors"
 	"hash"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
 	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/wire"
 )
 
 // exchange is one request and its response. It is the ResponseWriter handlers
@@ -37,9 +40,14 @@ type exchange struct {
 	size   int64 // of the response's body
 	sum    hash.Hash
 
-	state  exchangeState
-	failed error // of sending
-	note   string
+	state     exchangeState
+	committed bool  // the record is written, its outcome is not
+	failed    error // of sending
+	note      string
+	switched  *api.Response // what ended HTTP on a hijacked connection
+	tunnel    *api.Tunnel   // what came then
+	trailers  [][2]string   // of a streamed response
+	spelled   wire.Spelling // how a backend wrote the header
 
 	// What lives exactly as long as the exchange lives in it: one allocation
 	// instead of one for each. Nothing of it is used again for another request.
@@ -184,7 +192,15 @@ func (x *exchange) FlushError() error {
 	if x.state != streaming {
 		return http.ErrNotSupported
 	}
-	return x.control().Flush()
+	if x.message.head != nil {
+		return x.control().Flush()
+	}
+	// On HTTP/2 a deadline that passes ends the stream, also while nothing is written.
+	err := x.awaitWrite()
+	if err == nil {
+		err = x.control().Flush()
+	}
+	return errors.Join(err, x.control().SetWriteDeadline(time.Time{}))
 }
 
 // Hijack: see [http.Hijacker]. The record is written before the connection is
@@ -194,7 +210,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if !ok || x.state != holding {
 		return nil, nil, http.ErrNotSupported
 	}
-	if err := x.server.record(x.link.tenant, x.record); err != nil {
+	if err := x.commit(); err != nil {
 		return nil, nil, err
 	}
 	c, rw, err := x.control().Hijack()
@@ -210,10 +226,21 @@ func (x *exchange) control() *http.ResponseController { return http.NewResponseC
 // Unwrap lets [http.ResponseController] reach deadlines.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.out }
 
+// commit records the request without its outcome, once. Nobody may have heard of it
+// when that fails.
+func (x *exchange) commit() error {
+	if x.committed {
+		return nil
+	}
+	err := x.server.record(x.link.tenant, x.record)
+	x.committed = err == nil
+	return err
+}
+
 // stream records the request without its outcome and begins to send.
 func (x *exchange) stream() {
 	x.sum = sha256.New()
-	if err := x.server.record(x.link.tenant, x.record); err != nil {
+	if err := x.commit(); err != nil {
 		x.unavailable()
 		return
 	}

@@ -45,6 +45,20 @@ func (f *interfaces) own(index int, a netip.Addr) bool {
 	return f.lookAgain() && owns(index, f.addresses(index), a)
 }
 
+// holder is the interface that has the address, 0 for none that is known.
+func (f *interfaces) holder(a netip.Addr) int {
+	for {
+		for index, addresses := range *f.known.Load() {
+			if owns(index, addresses, a) {
+				return index
+			}
+		}
+		if !f.lookAgain() {
+			return 0
+		}
+	}
+}
+
 func owns(index int, addresses []netip.Addr, a netip.Addr) bool {
 	return index == loopbackIndex && a.IsLoopback() || slices.Contains(addresses, a)
 }

@@ -18,6 +18,10 @@ type Limits struct {
 	WriteProgress  time.Duration // for writing one piece of up to 64 KiB, or up to an eighth longer; default 60 s, as nginx
 	RequestBody    int64         // bytes; default 64 GiB
 	Drain          time.Duration // for requests in work when the server stops; default 5 s
+	Proxied        int           // requests of one trajectory that backends have at once; default: as files allow, up to 1024
+	Connect        time.Duration // for a backend to accept a connection; default 5 s
+	Answer         time.Duration // for a backend to begin its response, from the last byte of the request it took; default 5 min
+	Silence        time.Duration // between two pieces of a backend's response; default 1 h
 	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s
 }
 
@@ -47,6 +51,10 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.WriteProgress, time.Minute)
 	setDefault(&l.RequestBody, 64<<30)
 	setDefault(&l.Drain, 5*time.Second)
+	setDefault(&l.Proxied, int(max(16, min(fileLimit()/32, 1024))))
+	setDefault(&l.Connect, 5*time.Second)
+	setDefault(&l.Answer, 5*time.Minute)
+	setDefault(&l.Silence, time.Hour)
 	setDefault(&l.UnregisterWait, 5*time.Second)
 }
 

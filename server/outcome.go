@@ -30,7 +30,7 @@ func (x *exchange) end() {
 			panic(http.ErrAbortHandler)
 		}
 	case hijacked:
-		x.finish(nil)
+		x.finish(x.switched)
 	}
 }
 
@@ -40,7 +40,7 @@ func (x *exchange) panicked(fault any) {
 	if fault == http.ErrAbortHandler { //nolint:errorlint // the value itself is the signal
 		if x.state == holding {
 			x.state = ended
-			if x.server.record(x.link.tenant, x.record) == nil {
+			if x.commit() == nil {
 				x.finish(nil)
 			}
 		} else if x.state == streaming {
@@ -71,12 +71,16 @@ func (x *exchange) complete() {
 	x.personaHeaders(now)
 	fields, closes := x.wireFields()
 	x.own.response = api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
-	x.record.Response = &x.own.response
-	x.record.Error = x.note
-	x.record.DurationMS = milliseconds(now.Sub(x.message.start))
-	if err := x.server.record(x.link.tenant, x.record); err != nil {
-		x.unavailable()
-		return
+	if x.committed {
+		x.finish(&x.own.response)
+	} else {
+		x.record.Response = &x.own.response
+		x.record.Error = x.note
+		x.record.DurationMS = milliseconds(now.Sub(x.message.start))
+		if err := x.server.record(x.link.tenant, x.record); err != nil {
+			x.unavailable()
+			return
+		}
 	}
 	x.state = ended
 	if t, ok := x.carrier.(*tap); ok {
@@ -117,6 +121,7 @@ func (x *exchange) finish(r *api.Response) {
 	o := &api.Outcome{
 		Seq: x.record.Seq, Outcome: true, Response: r,
 		DurationMS: milliseconds(x.server.now().Sub(x.message.start)), Error: x.note,
+		Tunnel: x.tunnel,
 	}
 	if x.failed != nil && o.Error == "" {
 		o.Error = "response was not taken whole: " + clip(x.failed.Error())
@@ -154,7 +159,7 @@ func (x *exchange) facts() pages.Facts {
 func (x *exchange) abandon(note string) {
 	x.note = note
 	x.state = ended
-	if err := x.server.record(x.link.tenant, x.record); err == nil {
+	if x.commit() == nil {
 		x.finish(nil)
 	}
 	panic(http.ErrAbortHandler) // net/http closes the connection
@@ -179,6 +184,9 @@ func (x *exchange) sendHead() {
 	h := x.out.Header()
 	for name, values := range x.header {
 		h[name] = values
+	}
+	if t, ok := x.carrier.(*tap); ok {
+		t.turn.Spelled = x.spelled
 	}
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil
@@ -205,6 +213,7 @@ func (x *exchange) personaHeaders(now time.Time) {
 // streamed describes a response that was sent as it came.
 func (x *exchange) streamed() *api.Response {
 	fields, _ := x.wireFields()
+	fields = append(fields, x.trailers...)
 	r := &api.Response{Status: x.status, Headers: fields, Body: api.Digest{Size: x.size, SHA256: hex.EncodeToString(x.sum.Sum(nil))}}
 	if x.bodyless() {
 		r.Body.Size = 0
@@ -220,6 +229,7 @@ func (x *exchange) wireFields() (fields [][2]string, closes bool) {
 		return wire.DialectOf(x.persona.ServerHeader).Order(fields), false
 	}
 	t := x.message.turn
+	t.Spelled = x.spelled
 	t.Close = t.Close || strings.EqualFold(x.header.Get("Connection"), "close")
 	if x.state == streaming && x.header.Get("Content-Length") == "" && !x.bodyless() {
 		if t.Minor >= 1 {

@@ -16,7 +16,8 @@ import (
 //	identify  → whose connection it came over, which persona its Host names
 //	gate      → which endpoint of the persona, if any, the path names
 //	receive   → the whole body, whatever the endpoint: what was sent is evidence
-//	handler   → decides the response
+//	handler   → decides the response; where that is a backend, the record is in the
+//	            file before the backend hears of the request
 //	headers   → the persona's, on every response
 //	journal   → the record is in the file
 //	response  → and only then its first byte is sent
@@ -52,6 +53,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusServiceUnavailable, "more requests of this trajectory are in work than are served at once")
 		return
 	}
+	if x.record.Kind == api.KindBackend {
+		x.body.Hold()
+	}
 	if !x.receive(r) {
 		return
 	}
@@ -61,6 +65,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusMisdirectedRequest, "host differs from the name the connection was made for")
 	case p == nil:
 		x.fail(http.StatusNotFound, "")
+	case x.record.Kind == api.KindBackend:
+		s.relay(x, r, p)
 	default:
 		x.own.asked = persona.Request{
 			HTTP:       r,

@@ -162,7 +162,7 @@ func (t *tap) sendReady(head []byte) error {
 	}
 	fields := r.fields
 	if closes != r.closes {
-		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes})
+		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes, Spelled: t.turn.Spelled})
 	}
 	t.packet = wire.AppendHead(t.packet[:0], t.name, r.status, fields)
 	body := r.body

@@ -21,12 +21,14 @@ type tenant struct {
 	hosts   map[string]*api.Persona // by normalised host
 	tls     *tls.Config
 	peers   atomic.Pointer[map[netip.Addr]string] // service by address
+	pinned  atomic.Pointer[map[string]pinned]     // backends by persona
 	heads   atomic.Int64                          // bytes of the heads of open HTTP/2 streams
 
 	mu       sync.Mutex
 	gone     bool
 	links    map[*link]struct{}
 	requests int
+	proxied  int           // of the requests, those a backend has
 	idle     chan struct{} // closed when gone and the last request has ended
 }
 
@@ -52,6 +54,7 @@ func newTenant(t *registry.Trajectory, j *journal.Journal) *tenant {
 	return n
 }
 
+// setPeers takes over what can change of a registration.
 func (n *tenant) setPeers(t *registry.Trajectory) {
 	peers := map[netip.Addr]string{}
 	for _, network := range t.Networks {
@@ -60,6 +63,7 @@ func (n *tenant) setPeers(t *registry.Trajectory) {
 		}
 	}
 	n.peers.Store(&peers)
+	n.pinned.Store(pinsOf(&t.Registration))
 }
 
 // persona finds the persona a Host, :authority or SNI names, nil for none.

@@ -38,6 +38,7 @@ type Simulator interface {
 	Trajectory(id string) (*api.TrajectoryStatus, error)
 	SetPeers(id string, p api.Peers) error
 	SetNetworks(id string, n api.Networks) error
+	SetPins(id string, p api.Pins) error
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

@@ -41,6 +41,7 @@ func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 }
 func (f *fake) SetPeers(string, api.Peers) error       { return f.err }
 func (f *fake) SetNetworks(string, api.Networks) error { return f.err }
+func (f *fake) SetPins(string, api.Pins) error         { return f.err }
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -85,6 +86,8 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"PUT", "/v1/trajectories/t1/peers", `{"external":[{"service":"a","address":"192.0.2.1"}]}`, 200, "{}"},
 		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","id":"n9","addresses":["192.0.2.9"]}]`, 200, "{}"},
 		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
+		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"192.0.2.7"}}`, 200, "{}"},
+		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"here"}}`, 400, "here"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},

@@ -24,6 +24,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("POST /v1/trajectories/{id}/hold", a.hold)
 	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
 	handle("PUT /v1/trajectories/{id}/networks", a.setNetworks)
+	handle("PUT /v1/trajectories/{id}/pins", a.setPins)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("GET /v1/journals", a.journals)
@@ -114,6 +115,17 @@ func (a routes) setNetworks(_ http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	return empty{}, a.s.SetNetworks(r.PathValue("id"), networks)
+}
+
+// setPins: body [api.Pins], replacing those of the services it names; 200 {}. 400 for
+// a service that is nobody's backend, an unknown network or an address that cannot be
+// a service's there; 404 when the trajectory is not registered.
+func (a routes) setPins(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var p api.Pins
+	if err := decode(r, &p); err != nil {
+		return nil, err
+	}
+	return empty{}, a.s.SetPins(r.PathValue("id"), p)
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

@@ -98,7 +98,27 @@ type Persona struct {
 	Host         string   `json:"host"` // lower-case ASCII, no trailing dot
 	ServerHeader string   `json:"server_header"`
 	Endpoints    []string `json:"endpoints"`
+	// Backend answers for the root and all endpoints; nil: the simulator does.
+	Backend *Backend `json:"backend,omitempty"`
 }
+
+// Backend is the program of the trajectory's own that owns a persona's logic.
+type Backend struct {
+	Service string `json:"service"` // Compose service
+	Port    uint16 `json:"port"`
+	Pin     Pin    `json:"pin"`
+}
+
+// Pin is the one container that is a backend, on one network, at one address. The
+// host sets it, from what the engine says of the trajectory's own containers.
+type Pin struct {
+	Container string     `json:"container"` // the engine's container id
+	Network   string     `json:"network"`   // the engine's network id: one of the registration's
+	Address   netip.Addr `json:"address"`   // invalid: not known yet, the backend is answered for with 502
+}
+
+// Pins are those of a trajectory's backends, by service.
+type Pins map[string]Pin
 
 // Registered answers a registration.
 type Registered struct {
@@ -135,6 +155,7 @@ type TrajectoryStatus struct {
 	Settings    string        `json:"settings"`
 	Networks    []Network     `json:"networks"`
 	Personas    []string      `json:"personas"`
+	Pins        Pins          `json:"pins,omitempty"` // of its backends
 	Since       time.Time     `json:"since"`
 	Journal     JournalStatus `json:"journal"`
 }

@@ -99,6 +99,13 @@ func (c *Client) SetNetworks(ctx context.Context, id string, n Networks) error {
 	return err
 }
 
+// SetPins tells the simulator where backends of a trajectory are now. The caller has
+// made sure that each container is of that trajectory and service.
+func (c *Client) SetPins(ctx context.Context, id string, p Pins) error {
+	_, err := call[struct{}](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/pins", p)
+	return err
+}
+
 // Unregister removes a trajectory. Its journal stays. An unknown one is no error.
 func (c *Client) Unregister(ctx context.Context, id string) (*Unregistered, error) {
 	return call[Unregistered](ctx, c, http.MethodDelete, "/v1/trajectories/"+url.PathEscape(id), nil)

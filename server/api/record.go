@@ -57,6 +57,8 @@ type Record struct {
 
 	// Raw holds the bytes received where they could not be parsed, bounded.
 	Raw *Body `json:"raw,omitempty"`
+	// Tunnel is what went over a connection after a switch of protocols.
+	Tunnel *Tunnel `json:"tunnel,omitempty"`
 	// Dropped says how many requests a record of kind gap stands for.
 	Dropped uint64 `json:"dropped,omitempty"`
 	// OutcomeUnknown is set by readers, never stored: the simulator stopped
@@ -72,6 +74,14 @@ type Outcome struct {
 	Response   *Response `json:"response"`
 	DurationMS float64   `json:"duration_ms"`
 	Error      string    `json:"error"`
+	Tunnel     *Tunnel   `json:"tunnel,omitempty"`
+}
+
+// Tunnel is what went over a connection that was WebSocket's after its handshake:
+// the bytes, frames as they were.
+type Tunnel struct {
+	Sent     Body   `json:"sent"`     // by the client
+	Received Digest `json:"received"` // by the client
 }
 
 // Source is the peer of the connection, the "client" of a record.

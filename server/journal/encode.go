@@ -36,6 +36,7 @@ func appendRecord(b []byte, r *api.Record) ([]byte, error) {
 	if r.Raw != nil {
 		b = appendBody(append(b, `,"raw":`...), r.Raw)
 	}
+	b = appendTunnel(b, r.Tunnel)
 	if r.Dropped != 0 {
 		b = strconv.AppendUint(append(b, `,"dropped":`...), r.Dropped, 10)
 	}
@@ -52,7 +53,17 @@ func appendOutcome(b []byte, o *api.Outcome) ([]byte, error) {
 	b = appendString(append(b, `,"prev":`...), o.Prev)
 	b = strconv.AppendBool(append(b, `,"outcome":`...), o.Outcome)
 	b, err := appendEnd(b, o.Response, o.DurationMS, o.Error)
-	return append(b, '}'), err
+	return append(appendTunnel(b, o.Tunnel), '}'), err
+}
+
+func appendTunnel(b []byte, t *api.Tunnel) []byte {
+	if t == nil {
+		return b
+	}
+	b = appendBody(append(b, `,"tunnel":{"sent":`...), &t.Sent)
+	b = strconv.AppendInt(append(b, `,"received":{"size":`...), t.Received.Size, 10)
+	b = appendString(append(b, `,"sha256":`...), t.Received.SHA256)
+	return append(b, "}}"...)
 }
 
 // appendEnd appends what ends an exchange, the same in both kinds of line.

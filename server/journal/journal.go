@@ -37,6 +37,7 @@ type Journal struct {
 	wake    chan struct{}       // closed by the next line; nil when nobody waits
 
 	bodyBytes int64 // in bodies/ and in spools
+	lent      int64 // bytes of bodies that are only passed on, see Spool.Hold
 	truncated uint64
 	drops     dropCount
 
@@ -161,6 +162,9 @@ func (j *Journal) Finish(seq uint64, o *api.Outcome) error {
 		return err
 	}
 	delete(j.running, seq)
+	if o.Tunnel != nil && o.Tunnel.Sent.Truncated {
+		j.truncated++
+	}
 	o.Seq, o.Prev, o.Outcome = seq, prev, true
 	return nil
 }

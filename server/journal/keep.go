@@ -28,7 +28,9 @@ func (j *Journal) Keep(s *Spool) api.Body {
 		b.Encoding, b.Content = encodeKept(s.mem)
 		if !j.roomInLine(int64(len(b.Content))) {
 			b.Content = ""
-			s.refuse()
+			if s.loose = s.hold; !s.hold {
+				s.refuse()
+			}
 		}
 	case s.Whole():
 		b.Encoding = api.EncodingFile

@@ -236,7 +236,7 @@ func (r *reading) yieldJoined(line []byte, o *api.Outcome) error {
 	if o == nil {
 		rec.OutcomeUnknown = true
 	} else {
-		rec.Response, rec.DurationMS = o.Response, o.DurationMS
+		rec.Response, rec.DurationMS, rec.Tunnel = o.Response, o.DurationMS, o.Tunnel
 		if o.Error != "" {
 			rec.Error = o.Error
 		}

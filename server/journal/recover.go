@@ -166,6 +166,9 @@ func (r *recovery) judge(successor []byte, last bool) {
 func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 	if h.outcome {
 		delete(j.unresolved, h.seq)
+		if bytes.Contains(line, fieldTruncated) { // of a tunnel
+			j.truncated++
+		}
 		return
 	}
 	if h.seq != j.seq+1 {

@@ -32,6 +32,10 @@ type Spool struct {
 	reserved int64    // bytes of the quota held for path
 	refused  bool     // limit or quota: nothing is kept
 	err      error    // storage failed
+
+	hold  bool  // see Hold
+	loose bool  // held beyond limit or quota: readable, and not kept
+	lent  int64 // bytes of the allowance for that
 }
 
 // NewSpool makes a spool for a body of this trajectory. Its owner must call
@@ -76,11 +80,23 @@ func (s *Spool) toDisk(p []byte) error {
 	if s.path == "" {
 		need += int64(len(s.mem))
 	}
-	if s.size > s.j.store.o.BodyLimit || !s.j.reserve(need) {
-		s.refuse()
-		return nil
+	if !s.loose && (s.size > s.j.store.o.BodyLimit || !s.j.reserve(need)) {
+		if !s.hold {
+			s.refuse()
+			return nil
+		}
+		s.loosen()
+		need = s.size
+	} else if !s.loose {
+		s.reserved += need
 	}
-	s.reserved += need
+	if s.loose {
+		if !s.j.lend(need) {
+			s.refuse()
+			return nil
+		}
+		s.lent += need
+	}
 	if s.path == "" {
 		f, err := os.CreateTemp(s.j.store.o.Temp, spoolPrefix+"*")
 		if err != nil {
@@ -113,6 +129,10 @@ func (s *Spool) refuse() {
 	if s.reserved > 0 {
 		s.j.release(s.reserved)
 		s.reserved = 0
+	}
+	if s.lent > 0 {
+		s.j.takeBack(s.lent)
+		s.lent = 0
 	}
 }
 
@@ -153,7 +173,10 @@ func (s *Spool) SHA256() string {
 
 // Whole reports whether the body was kept: false beyond a limit or the quota,
 // and after a storage error.
-func (s *Spool) Whole() bool { return !s.refused && s.err == nil }
+func (s *Spool) Whole() bool { return s.Readable() && !s.loose }
+
+// Readable reports whether all of the body is there to be read, kept or held.
+func (s *Spool) Readable() bool { return !s.refused && s.err == nil }
 
 // Open reads the body from its beginning. It may be called several times after
 // Close and before Discard; what it returned stays readable after Discard.
@@ -161,7 +184,7 @@ func (s *Spool) Open() (io.ReadSeekCloser, error) {
 	switch {
 	case s.sum == "":
 		return nil, errors.New("spool: opened before it was closed")
-	case !s.Whole():
+	case !s.Readable():
 		return nil, fmt.Errorf("spool: a body of %d bytes was not kept", s.size)
 	case s.path != "":
 		return os.Open(s.path)

@@ -71,6 +71,8 @@ type Store struct {
 	openFile func(path string) (file, error) // tests put a failing disk here
 	slack    int64                           // quotaSlack, and less in tests
 	maxAhead int                             // likewise
+	maxLent  int64                           // likewise
+	roomFor  func(dir string) (int64, bool)  // roomOn, and what tests say
 
 	long  chan struct{} // holds one for each long line in work
 	dirty chan struct{} // something waits to be flushed
@@ -130,6 +132,8 @@ func open(o Options, openFile func(string) (file, error)) (*Store, error) {
 		openFile: openFile,
 		slack:    quotaSlack,
 		maxAhead: maxAhead,
+		maxLent:  maxLent,
+		roomFor:  roomOn,
 		long:     make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
 		dirty:    make(chan struct{}, 1),
 		done:     make(chan struct{}),

@@ -10,8 +10,12 @@ import (
 
 // Match is the endpoint gate: which kind of record a path makes, and which of
 // the persona's endpoints answers. The path is decoded once and compared by
-// whole segments; no segment is special, so "/webhook/../data" is webhook.
+// whole segments; no segment is special, so "/webhook/../data" is webhook. Where the
+// persona has a backend, that gets every declared endpoint, and [gate] decides.
 func Match(p *api.Persona, path string) (kind, endpoint string) {
+	if p.Backend != nil {
+		return gate(p, path)
+	}
 	decoded, _ := decode(path)
 	if decoded == "" || decoded == "/" {
 		return api.KindRoot, ""

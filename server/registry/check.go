@@ -79,8 +79,39 @@ func check(r *api.Registration) *api.Error {
 				return invalid("persona %q: endpoint %q is no single path segment", p.Host, clip(e))
 			}
 		}
+		if e := checkBackend(r, p); e != nil {
+			return e
+		}
 	}
 	return nil
+}
+
+// checkBackend wants a pin that leads to something in the trajectory's own networks
+// and to nothing else.
+func checkBackend(r *api.Registration, p *api.Persona) *api.Error {
+	b := p.Backend
+	switch {
+	case b == nil:
+		return nil
+	case b.Service == "" || !validValue(b.Service) || b.Port == 0:
+		return invalid("persona %q: backend %q with port %d is no service and port", p.Host, clip(b.Service), b.Port)
+	case b.Pin.Container == "" || !validValue(b.Pin.Container):
+		return invalid("persona %q: the pin of service %q names no container", p.Host, b.Service)
+	}
+	i := slices.IndexFunc(r.Networks, func(n api.Network) bool { return n.ID == b.Pin.Network })
+	switch a := b.Pin.Address; {
+	case i < 0:
+		return invalid("persona %q: the pin of service %q is on network %q, which the trajectory is not served on", p.Host, b.Service, clip(b.Pin.Network))
+	case !a.IsValid():
+	case !inside(&r.Networks[i], a) || slices.Contains(r.Networks[i].Addresses, a) || slices.Contains(r.Networks[i].Gateways, a):
+		return invalid("persona %q: the pin of service %q has address %s, which cannot be a service's on network %q", p.Host, b.Service, a, r.Networks[i].Name)
+	}
+	return nil
+}
+
+func inside(n *api.Network, a netip.Addr) bool {
+	return a.IsValid() && !a.Is4In6() && a.Zone() == "" &&
+		slices.ContainsFunc(n.Subnets, func(s netip.Prefix) bool { return s.Contains(a) })
 }
 
 func checkNetwork(n *api.Network) *api.Error {
@@ -98,22 +129,18 @@ func checkNetwork(n *api.Network) *api.Error {
 			return invalid("network %q: %s is no subnet", n.Name, s)
 		}
 	}
-	inside := func(a netip.Addr) bool {
-		return a.IsValid() && !a.Is4In6() && a.Zone() == "" &&
-			slices.ContainsFunc(n.Subnets, func(s netip.Prefix) bool { return s.Contains(a) })
-	}
 	for _, a := range n.Addresses {
-		if !inside(a) {
+		if !inside(n, a) {
 			return invalid("network %q: address %s is not in its subnets", n.Name, a)
 		}
 	}
 	for _, g := range n.Gateways {
-		if !inside(g) || slices.Contains(n.Addresses, g) {
+		if !inside(n, g) || slices.Contains(n.Addresses, g) {
 			return invalid("network %q: gateway %s is not in its subnets, or is the simulator itself", n.Name, g)
 		}
 	}
 	for _, p := range n.Peers {
-		if !inside(p.Address) {
+		if !inside(n, p.Address) {
 			return invalid("network %q: address %s of service %q is not in its subnets", n.Name, p.Address, clip(p.Service))
 		}
 	}
@@ -170,11 +197,19 @@ func differences(a, b *api.Registration) []string {
 		fields = append(fields, "networks")
 	}
 	if !slices.EqualFunc(a.Personas, b.Personas, func(x, y api.Persona) bool {
-		return x.Host == y.Host && x.ServerHeader == y.ServerHeader && slices.Equal(x.Endpoints, y.Endpoints)
+		return x.Host == y.Host && x.ServerHeader == y.ServerHeader && slices.Equal(x.Endpoints, y.Endpoints) && sameBackend(x.Backend, y.Backend)
 	}) {
 		fields = append(fields, "personas")
 	}
 	return fields
+}
+
+// sameBackend leaves out the pin: where a backend is can change, which it is cannot.
+func sameBackend(a, b *api.Backend) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Service == b.Service && a.Port == b.Port
 }
 
 // validHost wants a name as personas are compared: lower-case ASCII, labels of

@@ -7,6 +7,7 @@ package registry
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -147,10 +148,42 @@ func (r *Registry) SetNetworks(id string, networks api.Networks) error {
 			if e != nil {
 				return e
 			}
+			if now.ID != n.ID {
+				t.unpin(n.ID, now.ID)
+			}
 			*n = now
 		}
 		return nil
 	})
+}
+
+// SetPins replaces the pins of the named services, in every persona that one is the
+// backend of.
+func (r *Registry) SetPins(id string, pins api.Pins) error {
+	return r.change(id, func(t *Trajectory) *api.Error {
+		for service, pin := range pins {
+			found := false
+			for _, p := range t.Personas {
+				if p.Backend != nil && p.Backend.Service == service {
+					p.Backend.Pin, found = pin, true
+				}
+			}
+			if !found {
+				return invalid("service %q is the backend of no persona of trajectory %q", clip(service), id)
+			}
+		}
+		return nil
+	})
+}
+
+// unpin forgets where backends on a network are that was made anew: who has their
+// addresses there is not known until they are pinned again.
+func (t *Trajectory) unpin(from, to string) {
+	for _, p := range t.Personas {
+		if p.Backend != nil && p.Backend.Pin.Network == from {
+			p.Backend.Pin.Network, p.Backend.Pin.Address = to, netip.Addr{}
+		}
+	}
 }
 
 func (t *Trajectory) network(name string) (*api.Network, *api.Error) {
@@ -319,7 +352,12 @@ func clone(reg *api.Registration) api.Registration {
 	c.Exclusive = slices.Clone(reg.Exclusive)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
-		c.Personas[i].Endpoints = slices.Clone(c.Personas[i].Endpoints)
+		p := &c.Personas[i]
+		p.Endpoints = slices.Clone(p.Endpoints)
+		if p.Backend != nil {
+			b := *p.Backend
+			p.Backend = &b
+		}
 	}
 	return c
 }

@@ -429,3 +429,97 @@ func TestNetworksAreReplacedAndKept(t *testing.T) {
 		t.Errorf("a refused change took effect: %+v", got.Networks[0])
 	}
 }
+
+func backed(id string, n int, pin api.Pin) *api.Registration {
+	r := registration(id, n)
+	r.Personas[0].Backend = &api.Backend{Service: "api", Port: 8080, Pin: pin}
+	return r
+}
+
+func TestABackendIsPinnedInsideTheTrajectorysOwnNetworks(t *testing.T) {
+	r := open(t, t.TempDir())
+	good := api.Pin{Container: "c1", Network: "net-1", Address: netip.MustParseAddr("198.18.1.20")}
+	for name, c := range map[string]struct {
+		change func(*api.Backend)
+		valid  bool
+	}{
+		"as it should be":        {func(*api.Backend) {}, true},
+		"address not known yet":  {func(b *api.Backend) { b.Pin.Address = netip.Addr{} }, true},
+		"IPv6":                   {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("fd00:1::7") }, true},
+		"no service":             {func(b *api.Backend) { b.Service = "" }, false},
+		"no port":                {func(b *api.Backend) { b.Port = 0 }, false},
+		"no container":           {func(b *api.Backend) { b.Pin.Container = "" }, false},
+		"a network of nobody's":  {func(b *api.Backend) { b.Pin.Network = "net-2" }, false},
+		"outside the network":    {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("198.18.2.20") }, false},
+		"the simulator itself":   {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("198.18.1.30") }, false},
+		"the gateway":            {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("198.18.1.1") }, false},
+		"an address with a zone": {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("fd00:1::7%eth0") }, false},
+		"mapped IPv4":            {func(b *api.Backend) { b.Pin.Address = netip.MustParseAddr("::ffff:198.18.1.20") }, false},
+	} {
+		reg := backed("a", 1, good)
+		reg.Networks[0].Gateways = []netip.Addr{netip.MustParseAddr("198.18.1.1")}
+		c.change(reg.Personas[0].Backend)
+		_, err := r.Register(reg, ok)
+		if c.valid != (err == nil) || !c.valid && codeOf(err) != api.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := r.Unregister("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhereABackendIsIsNoSettingAndWhichItIsIsOne(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	pin := api.Pin{Container: "c1", Network: "net-1", Address: netip.MustParseAddr("198.18.1.20")}
+	register(t, r, backed("a", 1, pin))
+	before := r.Snapshot()[0]
+	moved := pin
+	moved.Container, moved.Address = "c2", netip.MustParseAddr("198.18.1.21")
+	if unchanged, err := r.Register(backed("a", 1, moved), ok); err != nil || !unchanged {
+		t.Errorf("unchanged %v, %v", unchanged, err)
+	}
+	other := backed("a", 1, pin)
+	other.Personas[0].Backend.Port = 81
+	if _, err := r.Register(other, ok); codeOf(err) != api.CodeConflict {
+		t.Errorf("another port: %v", err)
+	}
+	if _, err := r.Register(registration("a", 1), ok); codeOf(err) != api.CodeConflict {
+		t.Errorf("no backend: %v", err)
+	}
+	if err := r.SetPins("a", api.Pins{"api": moved}); err != nil {
+		t.Fatal(err)
+	}
+	if before.Personas[0].Backend.Pin != pin {
+		t.Error("what was published is changed")
+	}
+	for _, r := range []*Registry{r, open(t, dir)} {
+		if got := r.Snapshot()[0].Personas[0].Backend.Pin; got != moved {
+			t.Errorf("pinned to %+v", got)
+		}
+	}
+	if err := r.SetPins("b", nil); codeOf(err) != api.CodeNotFound {
+		t.Errorf("an unknown trajectory: %v", err)
+	}
+}
+
+func TestRegistrationsOfTheVersionBeforeAreRead(t *testing.T) {
+	dir := t.TempDir()
+	register(t, open(t, dir), registration("a", 1))
+	path := filepath.Join(dir, "a.json")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(b), `"version":2`, `"version":1`, 1)
+	if old == string(b) {
+		t.Fatalf("no version in %s", b)
+	}
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := open(t, dir); len(r.Snapshot()) != 1 || len(r.Problems()) > 0 {
+		t.Errorf("%+v, %q", r.Snapshot(), r.Problems())
+	}
+}

@@ -88,6 +88,55 @@ type Turn struct {
 	Minor int  // of the request's HTTP/1 version
 	Asked bool // the request has a Connection: keep-alive
 	Close bool // the connection is closed after the response
+	// Spelled is how a backend wrote the response's fields; nil: nobody did.
+	Spelled Spelling
+}
+
+// Spelling is the case and the order that fields were written in, by canonical name.
+// It counts for fields a dialect has no rank for: those are a proxied server's own.
+type Spelling map[string]Spelled
+
+// Spelled is one field's.
+type Spelled struct {
+	Name string
+	At   int
+}
+
+// SpellingOf notes how fields are written; of one name, the first counts.
+func SpellingOf(fields [][2]string) Spelling {
+	s := make(Spelling, len(fields))
+	for i, f := range fields {
+		name := textproto.CanonicalMIMEHeaderKey(f[0])
+		if _, ok := s[name]; !ok {
+			s[name] = Spelled{f[0], i}
+		}
+	}
+	return s
+}
+
+// respell puts the unranked fields, which stand together, as they were written.
+func (d *Dialect) respell(fields [][2]string, s Spelling) {
+	unranked := func(f [2]string) bool { r, ok := d.order[f[0]]; return !ok || r == d.other }
+	from := slices.IndexFunc(fields, unranked)
+	if from < 0 {
+		return
+	}
+	to := from
+	for to < len(fields) && unranked(fields[to]) {
+		to++
+	}
+	at := func(f [2]string) int {
+		if w, ok := s[textproto.CanonicalMIMEHeaderKey(f[0])]; ok {
+			return w.At
+		}
+		return -1
+	}
+	slices.SortStableFunc(fields[from:to], func(a, b [2]string) int { return at(a) - at(b) })
+	for i := from; i < to; i++ {
+		if w, ok := s[textproto.CanonicalMIMEHeaderKey(fields[i][0])]; ok {
+			fields[i][0] = w.Name
+		}
+	}
 }
 
 // Arrange puts the fields of a response into the dialect's order and spelling,
@@ -121,6 +170,9 @@ func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
 		}
 	}
 	d.Sort(out)
+	if t.Spelled != nil {
+		d.respell(out, t.Spelled)
+	}
 	return out
 }
 

@@ -114,3 +114,21 @@ func SplitTarget(target string) (path, query string) {
 	path, query, _ = strings.Cut(target, "?")
 	return path, query
 }
+
+// OriginForm is the target as it is sent to the server it is for, byte for byte: of
+// an absolute form, what follows the authority (RFC 9112 §3.2.1).
+func OriginForm(target string) string {
+	i := strings.Index(target, "://")
+	if i < 0 || strings.HasPrefix(target, "/") {
+		return target
+	}
+	rest := target[i+3:]
+	k := strings.IndexAny(rest, "/?")
+	switch {
+	case k < 0:
+		return "/"
+	case rest[k] == '?':
+		return "/" + rest[k:]
+	}
+	return rest[k:]
+}
