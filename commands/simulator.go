@@ -55,7 +55,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, d
 // as it comes on a terminal, and logged in full with --log-level debug.
 func (a *app) imageOptions(source *imagehash.Sum, detail func(string)) simulator.ImageOptions {
 	return simulator.ImageOptions{
-		Source: source, Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ,
+		Source: source, Go: simulator.FindGo(a.env["PATH"]), Environ: a.setting.Environ, Turns: a.cacheDir("turns"),
 		BuildKit: func(ctx context.Context) *simulator.BuildKit {
 			docker, err := a.lookPath("docker")
 			if err != nil {

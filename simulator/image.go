@@ -28,6 +28,10 @@ type ImageOptions struct {
 	// builder has to do. It is asked only when a Dockerfile is to be built.
 	BuildKit func(context.Context) *BuildKit
 
+	// Turns is a directory through which processes on this machine take turns at
+	// building one image; "" for none.
+	Turns string
+
 	// Progress is told, line by line, what the builder or the engine says. May be nil.
 	Progress func(line string)
 }
@@ -65,7 +69,7 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 		if !missing && !o.NoCache {
 			break
 		}
-		if res.Built, err = buildTag(ctx, eng, o); err != nil {
+		if res.Built, err = buildInTurn(ctx, eng, o); err != nil {
 			return nil, err
 		}
 	case imagehash.PullMissing:
