@@ -392,3 +392,48 @@ func TestPlainHTTPOnATLSPortIsAnsweredAsTheServerDoes(t *testing.T) {
 		}
 	}
 }
+
+// What is for the server and no resource of it goes the ordinary way where the
+// imitated server takes it: recorded as sent, and the connection stays.
+func TestRequestsForTheServerItselfAreRecordedAsSent(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", "Apache/2.4.71 (Debian)"))
+	sent := []struct {
+		method, target, host, body string
+		status                     int
+	}{
+		{"OPTIONS", "*", "a.example", "", 200},
+		{"CONNECT", "a.example:443", "a.example:443", "", 405},
+		{"CONNECT", "b.example:443", "a.example", "", 405},
+		{"tRACE", "/", "a.example", "", 501},
+		{"FROB", "/webhook?a=%2F", "a.example", "secret", 200},
+		{"GET", "http://a.example/webhook", "b.example", "", 200},
+	}
+	raw := ""
+	for _, s := range sent {
+		raw += s.method + " " + s.target + " HTTP/1.1\r\nHost: " + s.host + "\r\nContent-Length: " + strconv.Itoa(len(s.body)) + "\r\n\r\n" + s.body
+	}
+	w.send(2, w.plain, raw+"GET /nope HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+	records := w.await("t2", len(sent)+1)
+	for i, s := range sent {
+		r := records[i]
+		if r.Kind == api.KindMalformed || r.Persona != "a.example" || r.Request.Method != s.method || r.Request.Target != s.target || r.Request.Body.Content != s.body || r.Response.Status != s.status {
+			t.Errorf("%s %s: %+v %+v %+v", s.method, s.target, r, r.Request, r.Response)
+		}
+	}
+}
+
+// A file that is longer than a response that is held, in parts.
+func TestManyRangesOfALongFileAreStreamed(t *testing.T) {
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	w.do(w.client(2, false), "PUT", "http://a.example/data/big", strings.Repeat("x", 1<<20))
+	answer := w.send(2, w.plain, "GET /data/big HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nRange: bytes=0-99999,200000-299999\r\n\r\n")
+	r, body := readResponse(t, bufio.NewReader(strings.NewReader(answer)), "GET")
+	if r.StatusCode != 206 || r.ContentLength != int64(len(body)) || strings.Count(body, "x") != 200_000 || !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/byteranges; boundary=0") {
+		t.Errorf("%d %v, %d bytes", r.StatusCode, r.Header, len(body))
+	}
+	if got := w.await("t2", 2)[1].Response; got.Status != 206 || got.Body.Size != int64(len(body)) {
+		t.Errorf("%+v", got)
+	}
+}

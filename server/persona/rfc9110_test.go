@@ -5,12 +5,15 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/linuxarena/ctis/server/api"
 )
 
 // What RFC 9110 says of ranges, against content of ten bytes.
@@ -317,4 +320,35 @@ func TestHeadSaysWhatGetSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever is asked for, a range lies within the content, and what is sent is as
+// long as is said.
+func FuzzRange(f *testing.F) {
+	for _, s := range []string{"0-3", "-2", "5-", "0-0,-1", "9-,0-", "-0", "a-b", ",,", "0-99999999999999999999", "3-2", "1-1,2-2,3-3,4-4"} {
+		f.Add(s, uint8(10))
+	}
+	f.Fuzz(func(t *testing.T, set string, size uint8) {
+		list, ok := spans(strings.Split(set, ","), int64(size))
+		if !ok && list != nil {
+			t.Fatalf("%q is none, and %v", set, list)
+		}
+		for _, s := range list {
+			if s.from < 0 || s.length < 1 || s.from+s.length > int64(size) {
+				t.Fatalf("%q of %d bytes: %+v", set, size, s)
+			}
+		}
+		if len(list) == 0 {
+			return
+		}
+		content := strings.Repeat("x", int(size))
+		r := &Request{Persona: &api.Persona{ServerHeader: "nginx"}, RecordID: "r"}
+		rec := httptest.NewRecorder()
+		if err := r.partsOf(strings.NewReader(content), int64(size), list, "text/plain").write(rec); err != nil {
+			t.Fatal(err)
+		}
+		if got := rec.Header().Get("Content-Length"); got != strconv.Itoa(rec.Body.Len()) {
+			t.Fatalf("%q: %s stated, %d sent", set, got, rec.Body.Len())
+		}
+	})
 }
