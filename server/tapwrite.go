@@ -164,7 +164,7 @@ func (t *tap) sendReady(head []byte) error {
 	if closes != r.closes {
 		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes, Spelled: t.turn.Spelled})
 	}
-	t.packet = wire.AppendHead(t.packet[:0], t.name, t.turn.Minor, r.status, fields)
+	t.packet = wire.AppendHeadTo(t.packet[:0], t.name, t.turn.Minor, r.status, fields)
 	body := r.body
 	if len(t.packet)+len(body) <= packetSize {
 		t.packet, body = append(t.packet, body...), nil

@@ -39,12 +39,17 @@ func RewriteHead(dst, head []byte, serverHeader string, t Turn) (out []byte, sta
 		}
 		fields = append(fields, [2]string{name, value})
 	}
-	return AppendHead(dst, serverHeader, t.Minor, status, DialectOf(serverHeader).Arrange(fields, t)), status
+	return AppendHeadTo(dst, serverHeader, t.Minor, status, DialectOf(serverHeader).Arrange(fields, t)), status
 }
 
-// AppendHead writes a status line and arranged fields, in answer to a request of
-// HTTP/1.minor. Most families say HTTP/1.1 whatever they were asked.
-func AppendHead(dst []byte, serverHeader string, minor, status int, fields [][2]string) []byte {
+// AppendHead writes a status line of HTTP/1.1 and arranged fields.
+func AppendHead(dst []byte, serverHeader string, status int, fields [][2]string) []byte {
+	return AppendHeadTo(dst, serverHeader, 1, status, fields)
+}
+
+// AppendHeadTo is AppendHead in answer to a request of HTTP/1.minor, to which some
+// families say HTTP/1.0.
+func AppendHeadTo(dst []byte, serverHeader string, minor, status int, fields [][2]string) []byte {
 	version := "HTTP/1.1 "
 	if minor == 0 && answersHTTP10(serverHeader) {
 		version = "HTTP/1.0 "
