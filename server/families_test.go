@@ -154,3 +154,28 @@ func TestManyRangesOfALongFileAreStreamed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// In front of a backend, the server named decides about heads and connection, and
+// changes no method.
+func TestBackendsBehindEachFamily(t *testing.T) {
+	w := newWorld(t)
+	for i, c := range []struct{ server, method, identity, connection string }{
+		{"gunicorn", "get", "Server: gunicorn\r\n", "\r\nConnection: close\r\n"},
+		{"Express", "FROB", "X-Powered-By: Express\r\n", "\r\nConnection: keep-alive\r\n"},
+		{"Apache", "get", "Server: Apache\r\n", ""},
+	} {
+		n := i + 2
+		id := fmt.Sprint("t", n)
+		p := newProgram(t, n, echo).persona("a.example", n, "v1")
+		p.ServerHeader = c.server
+		w.register(id, n, p)
+		got := w.replay(n, c.method+" /v1/x HTTP/1.1\r\nHost: a.example\r\n\r\n")
+		if !strings.HasPrefix(got.raw, "HTTP/1.1 200 OK\r\n") || !strings.Contains(got.raw, c.identity) || strings.Contains(got.raw, "Server: Echo") ||
+			!strings.Contains(got.raw, c.connection) || !strings.Contains(got.raw, "\r\n\r\n"+c.method+" /v1/x HTTP/1.1\n") {
+			t.Errorf("%s: %q", c.server, got.raw)
+		}
+		if r := w.await(id, 1)[0]; r.Request.Method != c.method || r.Kind != api.KindBackend {
+			t.Errorf("%s: %+v %+v", c.server, r, r.Request)
+		}
+	}
+}
