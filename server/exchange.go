@@ -31,6 +31,7 @@ type exchange struct {
 	link    *link
 	message *message
 	persona *api.Persona // whose headers the response has; never nil
+	bare    bool         // but for this one, which has nothing added
 	body    *journal.Spool
 	record  *api.Record
 
@@ -83,6 +84,9 @@ func newExchange(w http.ResponseWriter, c carrier, m *message) *exchange {
 	l.beginRecord(x.record, api.KindNotFound, m.start)
 	q := &x.own.request
 	q.Method, q.Host, q.Target, q.Proto, q.Headers = m.method, m.host, m.target, m.proto, m.fields
+	if m.head != nil {
+		q.Method = m.head.Method // as sent, whatever the server takes it for
+	}
 	q.Body.Encoding = api.EncodingNone
 	if m.fields == nil {
 		q.Headers = [][2]string{}

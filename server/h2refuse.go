@@ -18,11 +18,8 @@ type refusedRequest struct{ wire.Answer }
 // refuse records a request that is not served, and makes its answer.
 func (f *framed) refuse(id uint32, head *wire.Head, raw []byte, refusal *wire.Refusal, start time.Time) *refusedRequest {
 	p := f.named(head)
-	name := f.tenant.serverHeader()
-	if p != nil {
-		name = p.ServerHeader
-	}
-	facts := f.facts(hostOf(p), head.Method, "")
+	name := f.nameFor(p)
+	facts := f.facts(f.hostFor(p), head.Authority, head.Method, "")
 	a := f.errorAnswer(name, refusal.Status, facts)
 	body := a.Body
 	if head.Method == http.MethodHead {

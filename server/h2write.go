@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/linuxarena/ctis/server/wire"
@@ -149,11 +150,15 @@ func (f *framed) respond(h wire.Frame, payload []byte) error {
 	if f.resized.Swap(false) {
 		block = wire.AppendTableUpdate(block)
 	}
-	name, final := "", true
+	name, powered, final := "", "", true
 	for _, field := range fields {
 		switch field[0] {
 		case "server":
 			name = field[1]
+		case "x-powered-by": // by which Express names itself
+			if wire.Identity(field[1]) != "Server" {
+				powered = field[1]
+			}
 		case ":status":
 			final = field[1][0] != '1'
 		}
@@ -161,9 +166,13 @@ func (f *framed) respond(h wire.Frame, payload []byte) error {
 	if len(fields) > 0 && fields[0][0] == ":status" {
 		block = wire.AppendResponseField(block, fields[0][0], fields[0][1])
 		if fields = fields[1:]; final {
-			if name == "" {
+			switch {
+			case name != "":
+			case powered != "":
+				name = powered
+			default:
 				name = f.tenant.serverHeader()
-				fields = append(fields, [2]string{"server", name})
+				fields = append(fields, [2]string{strings.ToLower(wire.Identity(name)), name})
 			}
 			wire.DialectOf(name).Sort(fields)
 		}

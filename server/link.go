@@ -122,6 +122,22 @@ func (l *link) linger() {
 	_, _ = io.CopyN(io.Discard, l.Conn, bound) // whatever ends it, the connection is closed next
 }
 
+// nameFor is the Server header of an answer to a message for p, which may be nil.
+func (l *link) nameFor(p *api.Persona) string {
+	if p == nil {
+		return l.tenant.serverHeader()
+	}
+	return p.ServerHeader
+}
+
+// hostFor is the host such an answer names: a server that cannot tell is the first.
+func (l *link) hostFor(p *api.Persona) string {
+	if p == nil {
+		p = l.tenant.first
+	}
+	return hostOf(p)
+}
+
 // named is the persona a message is for, as far as it can be told.
 func (l *link) named(head *wire.Head) *api.Persona {
 	if head == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -106,6 +107,9 @@ func (x *exchange) measure() {
 	if !hasBody(x.status) {
 		return
 	}
+	if lengths, ok := x.header["Content-Length"]; x.bare || ok && len(lengths) == 0 && x.message.method == http.MethodHead {
+		return // the family states none
+	}
 	stated, err := strconv.ParseInt(x.header.Get("Content-Length"), 10, 64)
 	switch {
 	case err != nil || stated < 0:
@@ -152,7 +156,7 @@ func (x *exchange) fail(status int, note string) {
 // facts are what error pages say about the request.
 func (x *exchange) facts() pages.Facts {
 	path, _ := wire.SplitTarget(x.message.target)
-	return x.link.facts(x.persona.Host, x.message.method, path)
+	return x.link.facts(x.persona.Host, x.message.host, x.message.method, path)
 }
 
 // abandon records a request whose client is gone: there is nobody to answer.
@@ -199,12 +203,25 @@ func (x *exchange) sendHead() {
 func (x *exchange) personaHeaders(now time.Time) {
 	switch x.status {
 	case http.StatusNotModified:
-		x.header.Del("Content-Type")
+		if pages.FamilyOf(x.persona.ServerHeader) != pages.Lighttpd { // which leaves it
+			x.header.Del("Content-Type")
+		}
 		fallthrough
 	case http.StatusNoContent:
 		x.header.Del("Content-Length")
 	}
-	x.header["Server"] = []string{x.persona.ServerHeader}
+	if x.bare {
+		return
+	}
+	name := x.persona.ServerHeader
+	delete(x.header, "Server") // a backend's
+	x.header[wire.Identity(name)] = []string{name}
+	if pages.FamilyOf(name) == pages.Cloudflare {
+		x.header["Cf-Ray"] = []string{x.ray()}
+	}
+	if x.message.head != nil && x.status != http.StatusSwitchingProtocols && wire.ClosesAlways(name) {
+		x.header["Connection"] = []string{"close"}
+	}
 	if x.header.Get("Date") == "" {
 		x.header["Date"] = []string{x.server.dates.at(now)}
 	}
@@ -243,6 +260,24 @@ func (x *exchange) wireFields() (fields [][2]string, closes bool) {
 
 // bodyless says whether what handlers write is only counted.
 func (x *exchange) bodyless() bool { return x.message.method == http.MethodHead || !hasBody(x.status) }
+
+// ray is Cloudflare's name for a request: a number, and where it was taken.
+func (x *exchange) ray() string {
+	sum := sha256.Sum256([]byte(x.record.ID))
+	return hex.EncodeToString(sum[:8]) + "-FRA"
+}
+
+// unparsed answers as a server whose parser gave up: with nothing the family's
+// applications would add.
+func (x *exchange) unparsed(refusal *wire.Refusal) {
+	a := wire.RefusalAnswer(x.persona.ServerHeader, refusal, x.facts(), x.server.now())
+	x.bare, x.note = true, refusal.Reason
+	for _, f := range a.Fields {
+		x.header[f[0]] = []string{f[1]}
+	}
+	x.WriteHeader(a.Status)
+	_, _ = x.Write(a.Body) // held
+}
 
 func hasBody(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/persona"
 	"github.com/linuxarena/ctis/server/wire"
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // The life of a request, in its only order:
@@ -47,6 +49,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if p != nil {
 		// Before the body, which may not arrive whole.
 		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
+		if m.head != nil && x.record.Kind != api.KindBackend && wire.Shouts(p.ServerHeader) {
+			m.method = strings.ToUpper(m.method)
+			r.Method = m.method
+		}
 	}
 	if crowded {
 		x.skipBody(r)
@@ -63,6 +69,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case misdirected(l, m):
 		x.record.Kind, x.record.Endpoint = api.KindRefused, ""
 		x.fail(http.StatusMisdirectedRequest, "host differs from the name the connection was made for")
+	case x.unknownMethod():
+		x.unparsed(&wire.Refusal{Status: http.StatusBadRequest, Reason: "the imitated parser knows no such method", Cause: wire.CauseMethod, Detail: m.method})
 	case p == nil:
 		x.fail(http.StatusNotFound, "")
 	case x.record.Kind == api.KindBackend:
@@ -77,11 +85,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			Endpoint:   x.record.Endpoint,
 			RecordID:   x.record.ID,
 			Scheme:     l.scheme(),
+			Head:       m.head,
 			Body:       x.body,
 			Now:        s.now(),
 		}
 		s.handlers.Serve(x, x.record.Kind, &x.own.asked)
 	}
+}
+
+// unknownMethod says whether the imitated server's parser refuses the method. A
+// webhook takes any, and so does whatever is not answered here.
+func (x *exchange) unknownMethod() bool {
+	switch x.record.Kind {
+	case api.KindRoot, api.KindData, api.KindAssets, api.KindPublic, api.KindNotFound:
+		return x.message.head != nil && pages.FamilyOf(x.persona.ServerHeader) == pages.Express && !wire.NodeKnows(x.message.method)
+	}
+	return false
 }
 
 // identify finds the persona the request is for. Without a Host (HTTP/1.0) it is
@@ -112,6 +131,9 @@ func (x *exchange) receive(r *http.Request) bool {
 		x.skipBody(r)
 		x.fail(http.StatusRequestEntityTooLarge, "body is longer than is received")
 		return false
+	}
+	if h := x.message.head; r.ContentLength == 0 && h != nil && h.Minor >= 1 && h.Expects() && wire.ContinuesWithoutBody(x.persona.ServerHeader) {
+		x.out.WriteHeader(http.StatusContinue)
 	}
 	err := x.spool(r, limit)
 	x.keepBody()

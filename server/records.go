@@ -77,13 +77,10 @@ func (l *link) keep(b []byte, limit int) api.Body {
 	return body
 }
 
-// facts are what error pages say about a request that came over the connection.
-func (l *link) facts(host, method, path string) pages.Facts {
-	f := pages.Facts{Host: host, Method: method, Path: path}
-	if l.tls != nil {
-		f.Port = 443
-	}
-	return f
+// facts are what error pages say about a request that came over the connection:
+// host is the persona's, sent what the request called it.
+func (l *link) facts(host, sent, method, path string) pages.Facts {
+	return pages.Facts{Host: host, Port: wire.PortOf(sent, l.scheme()), Method: method, Path: path}
 }
 
 // record appends to a tenant's journal. Nothing may be acknowledged when it

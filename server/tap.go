@@ -117,6 +117,9 @@ func (t *tap) Read(p []byte) (int, error) {
 func (t *tap) begin(end int) {
 	raw := t.in[:end:end]
 	head, refusal := wire.ParseHead(raw)
+	if refusal != nil && head != nil { // what nginx refuses, another server may take
+		head, refusal = wire.ParseHeadFor(raw, t.nameFor(t.named(head)))
+	}
 	if refusal == nil && t.misplaced {
 		refusal = &wire.Refusal{Status: wire.StatusPlainToTLS, Reason: "plain http on the tls port"}
 	}

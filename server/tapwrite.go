@@ -164,7 +164,7 @@ func (t *tap) sendReady(head []byte) error {
 	if closes != r.closes {
 		fields = wire.DialectOf(t.name).Arrange(fields, wire.Turn{Minor: t.turn.Minor, Asked: t.turn.Asked, Close: closes, Spelled: t.turn.Spelled})
 	}
-	t.packet = wire.AppendHead(t.packet[:0], t.name, r.status, fields)
+	t.packet = wire.AppendHeadTo(t.packet[:0], t.name, t.turn.Minor, r.status, fields)
 	body := r.body
 	if len(t.packet)+len(body) <= packetSize {
 		t.packet, body = append(t.packet, body...), nil
@@ -187,14 +187,15 @@ func (t *tap) speakAs(serverHeader string) { t.name = serverHeader }
 func (t *tap) answer(head *wire.Head, raw []byte, refusal *wire.Refusal, start time.Time) {
 	t.out = outEnd
 	p := t.named(head)
-	name, method := t.tenant.serverHeader(), ""
-	if p != nil {
-		name = p.ServerHeader
-	}
+	name, method, host := t.nameFor(p), "", ""
 	if head != nil {
-		method = head.Method
+		method, host = head.Method, head.Host
 	}
-	a := wire.ErrorAnswerFor(name, refusal.Status, t.facts(hostOf(p), method, ""), t.server.now())
+	a := wire.RefusalAnswer(name, refusal, t.facts(t.hostFor(p), host, method, ""), t.server.now())
+	if a.Silent {
+		t.unanswered(head, raw, refusal.Reason, start)
+		return
+	}
 	isHead := method == http.MethodHead
 	body := a.Body
 	if isHead {

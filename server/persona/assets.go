@@ -4,12 +4,19 @@ import (
 	"net/http"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // assets serves the trajectory's seed assets and files added later, under every
 // persona of the trajectory that has the endpoint. Nothing lists them.
 func (h *Handlers) assets(w http.ResponseWriter, r *Request) {
 	if r.HTTP.Method != http.MethodGet && r.HTTP.Method != http.MethodHead {
+		if r.family().is(pages.Caddy) { // its files answer OPTIONS no more than other methods
+			w.Header().Set("Vary", "Accept-Encoding")
+			w.Header().Set("Allow", "GET, HEAD")
+			r.fail(w, http.StatusMethodNotAllowed)
+			return
+		}
 		r.methodNotAllowed(w, http.MethodGet, http.MethodHead)
 		return
 	}
@@ -27,6 +34,7 @@ func (h *Handlers) assets(w http.ResponseWriter, r *Request) {
 	}
 	b := h.files.bucket(r.Trajectory, "", api.EndpointAssets)
 	h.get(w, r, b, key[1:], func(e *entry) (string, string) {
-		return typeByName(e.Key), nginxETag(e.Modified, e.Size)
+		f := r.family()
+		return f.charset(typeByName(e.Key)), f.etag(e.Key, e.Modified, e.Size)
 	})
 }

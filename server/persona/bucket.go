@@ -33,8 +33,8 @@ type content interface {
 func (b bucket) rel(name string) string { return path.Join(b.trajectory, b.path, name) }
 func (b bucket) abs(name string) string { return filepath.Join(b.files.dir, b.rel(name)) }
 
-// put makes c the content of key.
-func (b bucket) put(key, contentType string, modified time.Time, c content) (e *entry, replaced bool, err error) {
+// put makes c the content of key, if what it holds so far is as only wants it.
+func (b bucket) put(key, contentType string, modified time.Time, c content, only condition) (e *entry, replaced bool, err error) {
 	t, err := b.files.tenant(b.trajectory)
 	if err != nil {
 		return nil, false, err
@@ -42,11 +42,14 @@ func (b bucket) put(key, contentType string, modified time.Time, c content) (e *
 	e = &entry{Key: key, File: rand.Text() + bodySuffix, Size: c.Size(), SHA256: c.SHA256(), Type: contentType, Modified: modified}
 	t.mu.RLock()
 	err = t.admit(b.path, e) // before any byte moves, and once more when it counts
+	if err == nil {
+		err = only.check(t.buckets[b.path][key])
+	}
 	t.mu.RUnlock()
 	if err != nil {
 		return nil, false, err
 	}
-	old, err := b.place(t, e, c)
+	old, err := b.place(t, e, c, only)
 	if err != nil {
 		return nil, false, err
 	}
@@ -59,7 +62,7 @@ func (b bucket) put(key, contentType string, modified time.Time, c content) (e *
 }
 
 // place writes body and description and lets the key name them.
-func (b bucket) place(t *tenant, e *entry, c content) (old *entry, err error) {
+func (b bucket) place(t *tenant, e *entry, c content, only condition) (old *entry, err error) {
 	root := b.files.root
 	if err := b.makeDir(); err != nil {
 		return nil, err
@@ -83,7 +86,7 @@ func (b bucket) place(t *tenant, e *entry, c content) (old *entry, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.admit(b.path, e); err != nil {
+	if err := errors.Join(t.admit(b.path, e), only.check(t.buckets[b.path][e.Key])); err != nil {
 		return nil, err
 	}
 	if err := root.Rename(b.rel(draft), b.rel(descriptionName(e.Key))); err != nil {
@@ -132,8 +135,9 @@ func (b bucket) lookup(key string) (*entry, error) {
 	return t.buckets[b.path][key], nil
 }
 
-// remove deletes a key; found says whether it was there.
-func (b bucket) remove(key string) (found bool, err error) {
+// remove deletes a key, if what it holds is as only wants it; found says whether
+// it was there.
+func (b bucket) remove(key string, only condition) (found bool, err error) {
 	t, err := b.files.tenant(b.trajectory)
 	if err != nil {
 		return false, err
@@ -144,7 +148,10 @@ func (b bucket) remove(key string) (found bool, err error) {
 		t.mu.Unlock()
 		return false, nil
 	}
-	err = b.files.root.Remove(b.rel(descriptionName(key)))
+	err = only.check(e)
+	if err == nil {
+		err = b.files.root.Remove(b.rel(descriptionName(key)))
+	}
 	if err == nil {
 		t.unset(b.path, e)
 	}

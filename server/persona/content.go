@@ -31,41 +31,68 @@ func writeJSONText(w http.ResponseWriter, status int, body []byte) {
 }
 
 // serve answers GET and HEAD with stored content: ranges and conditional
-// requests are net/http's, refusals the persona's own.
+// requests are net/http's where RFC 9110 is followed, refusals the persona's own.
 func (r *Request) serve(w http.ResponseWriter, contentType, etag string, modified time.Time, content io.ReadSeeker) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("ETag", etag)
-	g := &guard{ResponseWriter: w, r: r, modified: modified.UTC().Format(http.TimeFormat)}
-	http.ServeContent(g, r.HTTP, "", modified, content)
+	if modified.After(r.Now) {
+		modified = r.Now // RFC 9110 §8.8.2.1
+	}
+	h, f := w.Header(), r.family()
+	h.Set("Content-Type", contentType)
+	h.Set("ETag", etag)
+	h.Set("Last-Modified", modified.UTC().Format(http.TimeFormat))
+	f.staticFields(h)
+	g := &guard{ResponseWriter: w, r: r, family: f, contentType: contentType, modified: h.Get("Last-Modified")}
+	size, err := content.Seek(0, io.SeekEnd)
+	if err != nil {
+		r.fail(w, http.StatusInternalServerError)
+		return
+	}
+	q, several := r.asServeContentTakesIt(size)
+	if several != nil {
+		g.several = r.partsOf(content, size, several, contentType)
+	}
+	http.ServeContent(g, q, "", modified, content)
 }
 
 // guard puts the persona's pages in the place of net/http's error texts.
 type guard struct {
 	http.ResponseWriter
-	r        *Request
-	modified string
-	refused  bool
+	r           *Request
+	family      family
+	contentType string
+	modified    string
+	several     *byteRanges // to send when a range may be
+	refused     bool        // what net/http writes is not sent
 }
 
 func (g *guard) WriteHeader(status int) {
 	h := g.Header()
 	switch {
+	case status == http.StatusRequestedRangeNotSatisfiable && g.family.is(pages.Caddy):
+		h.Del("Accept-Ranges") // the answer is net/http's own, which is what Caddy serves files with
 	case status >= 400:
 		g.refused = true
-		for _, name := range []string{"X-Content-Type-Options", "Accept-Ranges", "Etag", "Last-Modified"} {
+		for _, name := range []string{"X-Content-Type-Options", "Accept-Ranges", "Etag", "Last-Modified", "Cache-Control"} {
 			h.Del(name)
 		}
 		g.r.fail(g.ResponseWriter, status)
 		return
-	case status == http.StatusNotModified && pages.FamilyOf(serverHeader(g.r.Persona)) != pages.Caddy:
-		h.Set("Last-Modified", g.modified) // net/http leaves it out, most servers do not
+	case status == http.StatusNotModified:
+		g.family.notModified(h, g.contentType, g.modified)
+	case status == http.StatusPartialContent && g.family.is(pages.Nginx), g.family.is(pages.Lighttpd) && !g.r.ranged():
+		h.Del("Accept-Ranges")
+	}
+	if status == http.StatusPartialContent && g.several != nil {
+		g.refused = true
+		_ = g.several.write(g.ResponseWriter) // the peer may be gone; the record says so
+		return
 	}
 	g.ResponseWriter.WriteHeader(status)
 }
 
 func (g *guard) Write(p []byte) (int, error) {
 	if g.refused {
-		return len(p), nil
+		return 0, http.ErrBodyNotAllowed // it need not read on
 	}
 	return g.ResponseWriter.Write(p)
 }

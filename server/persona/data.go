@@ -2,6 +2,7 @@ package persona
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,6 +31,7 @@ type stored struct {
 //	POST   /data        stores the body under a new id: 201, Location, stored
 //	GET    /data        list of listed, by key, a page at a time (Link: rel="next")
 //	PUT    /data/<key>  201 for a new key, 200 for a replaced one: stored
+//	                    412 when If-Match, If-None-Match or If-Unmodified-Since say no
 //	GET    /data/<key>  the bytes with the type they were stored with
 //	DELETE /data/<key>  204
 func (h *Handlers) data(w http.ResponseWriter, r *Request) {
@@ -44,7 +46,7 @@ func (h *Handlers) data(w http.ResponseWriter, r *Request) {
 		case http.MethodGet, http.MethodHead:
 			h.list(w, r, b)
 		case http.MethodPost:
-			h.store(w, r, b, newID())
+			h.store(w, r, b, newID(), nil)
 		default:
 			r.methodNotAllowed(w, http.MethodGet, http.MethodHead, http.MethodPost)
 		}
@@ -58,9 +60,13 @@ func (h *Handlers) data(w http.ResponseWriter, r *Request) {
 	case http.MethodGet, http.MethodHead:
 		h.get(w, r, b, key, func(e *entry) (string, string) { return e.Type, e.digestTag() })
 	case http.MethodPut:
-		h.store(w, r, b, key)
+		if r.partial() {
+			r.fail(w, http.StatusBadRequest)
+			return
+		}
+		h.store(w, r, b, key, r.condition())
 	case http.MethodDelete:
-		switch found, err := b.remove(key); {
+		switch found, err := b.remove(key, r.condition()); {
 		case err != nil:
 			h.storageFailed(w, r, err)
 		case !found:
@@ -78,7 +84,7 @@ func (h *Handlers) data(w http.ResponseWriter, r *Request) {
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // store keeps the request's body under key.
-func (h *Handlers) store(w http.ResponseWriter, r *Request, b bucket, key string) {
+func (h *Handlers) store(w http.ResponseWriter, r *Request, b bucket, key string, only condition) {
 	if !r.Body.Whole() {
 		r.fail(w, http.StatusInsufficientStorage)
 		return
@@ -87,11 +93,12 @@ func (h *Handlers) store(w http.ResponseWriter, r *Request, b bucket, key string
 	if contentType == "" || len(contentType) > maxType || !utf8.ValidString(contentType) {
 		contentType = defaultType
 	}
-	e, replaced, err := b.put(key, contentType, r.Now, r.Body)
+	e, replaced, err := b.put(key, contentType, r.Now, r.Body, only)
 	if err != nil {
 		h.storageFailed(w, r, err)
 		return
 	}
+	w.Header().Set("ETag", e.digestTag())
 	status := http.StatusCreated
 	if replaced {
 		status = http.StatusOK
@@ -103,6 +110,7 @@ func (h *Handlers) store(w http.ResponseWriter, r *Request, b bucket, key string
 
 // listed is one entry of the list.
 type listed struct {
+	ID          string    `json:"id"` // the key, as an upload's answer calls it
 	Key         string    `json:"key"`
 	URL         string    `json:"url"`
 	Size        int64     `json:"size"`
@@ -128,7 +136,7 @@ func (h *Handlers) list(w http.ResponseWriter, r *Request, b bucket) {
 	}
 	all := make([]listed, 0, len(entries)) // [] and not null when there is nothing
 	for _, e := range entries {
-		all = append(all, listed{e.Key, r.urlOf(e.Key), e.Size, e.SHA256, e.Type, e.Modified.UTC()})
+		all = append(all, listed{e.Key, e.Key, r.urlOf(e.Key), e.Size, e.SHA256, e.Type, e.Modified.UTC()})
 	}
 	writeJSON(w, http.StatusOK, all)
 }
@@ -151,7 +159,11 @@ func (h *Handlers) get(w http.ResponseWriter, r *Request, b bucket, key string, 
 
 // storageFailed answers when files could not be read or written.
 func (h *Handlers) storageFailed(w http.ResponseWriter, r *Request, err error) {
-	if isFull(err) {
+	switch {
+	case errors.Is(err, errCondition):
+		r.fail(w, http.StatusPreconditionFailed)
+		return
+	case isFull(err):
 		r.fail(w, http.StatusInsufficientStorage)
 		return
 	}

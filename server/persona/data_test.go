@@ -84,7 +84,7 @@ func TestDataIsListed(t *testing.T) {
 	rec := w.do("GET", "/data/", "")
 	expect(t, rec, 200)
 	list := decodeAs[[]listed](t, rec)
-	if len(list) != 2 || list[0].Key != "a" || list[1] != (listed{"b", "https://filebin.net/data/b", 2, sum("22"), "text/plain", w.now}) {
+	if len(list) != 2 || list[0].Key != "a" || list[1] != (listed{"b", "b", "https://filebin.net/data/b", 2, sum("22"), "text/plain", w.now}) {
 		t.Errorf("list %+v", list)
 	}
 }
@@ -95,7 +95,7 @@ func TestALongListComesInPages(t *testing.T) {
 	body := w.spool("x")
 	const n = 2*listPage + 7
 	for i := range n {
-		if _, _, err := b.put(fmt.Sprintf("k%05d &", i), "", w.now, body); err != nil {
+		if _, _, err := b.put(fmt.Sprintf("k%05d &", i), "", w.now, body, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -315,7 +315,7 @@ func TestConcurrentPutsOfOneKeyLeaveOneWholeValue(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, body := range bodies {
 		wg.Go(func() {
-			if _, _, err := b.put("k", "text/plain", w.now, body); err != nil {
+			if _, _, err := b.put("k", "text/plain", w.now, body, nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -129,7 +129,7 @@ func (f *Files) PutAsset(trajectory, name string, modTime time.Time, body *journ
 		return fmt.Errorf("asset %q: its %d bytes exceed what may be kept", name, body.Size())
 	}
 	b := f.bucket(trajectory, "", api.EndpointAssets)
-	e, _, err := b.put(name, "", modTime, body)
+	e, _, err := b.put(name, "", modTime, body, nil)
 	if err != nil {
 		return fmt.Errorf("asset %q of %q: %w", name, trajectory, err)
 	}

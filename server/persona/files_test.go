@@ -23,11 +23,11 @@ func TestAssetsAreServedWithTheirTypeAndTime(t *testing.T) {
 		}
 	}
 	for path, contentType := range map[string]string{
-		"/assets/hello.txt":            "text/plain; charset=utf-8",
-		"/assets/dir/page.HTML":        "text/html; charset=utf-8",
+		"/assets/hello.txt":            "text/plain",
+		"/assets/dir/page.HTML":        "text/html",
 		"/assets/a%20b/%C3%BC.png":     "image/png",
 		"/assets/noext":                "application/octet-stream",
-		"/assets/dir%2Fpage.HTML?q=%z": "text/html; charset=utf-8",
+		"/assets/dir%2Fpage.HTML?q=%z": "text/html",
 	} {
 		rec := w.do("GET", path, "")
 		expect(t, rec, 200, "hello from a file\n")

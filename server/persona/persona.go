@@ -17,6 +17,7 @@ import (
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
+	"github.com/linuxarena/ctis/server/wire"
 	"github.com/linuxarena/ctis/templates/pages"
 )
 
@@ -30,6 +31,7 @@ type Request struct {
 	Endpoint   string         // as Match said
 	RecordID   string         // ULID of this request's record
 	Scheme     string         // "http" or "https"
+	Head       *wire.Head     // as sent; nil on HTTP/2
 	Body       *journal.Spool // closed and kept by the journal
 	Now        time.Time
 }
@@ -63,6 +65,14 @@ func (h *Handlers) Serve(w http.ResponseWriter, kind string, r *Request) {
 	case api.KindRoot:
 		h.root(w, r)
 	default:
+		if !strings.HasPrefix(r.Path, "/") {
+			r.server(w)
+			return
+		}
+		if r.family().is(pages.Caddy) && hasLongName(r.Path) {
+			r.fail(w, http.StatusBadRequest)
+			return
+		}
 		r.fail(w, http.StatusNotFound)
 	}
 }
@@ -75,11 +85,9 @@ func (h *Handlers) webhook(w http.ResponseWriter, r *Request) {
 // methodNotAllowed refuses a method and says which ones would do. It answers
 // OPTIONS itself.
 func (r *Request) methodNotAllowed(w http.ResponseWriter, allowed ...string) {
-	w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+	w.Header().Set("Allow", r.family().allow(append(allowed, http.MethodOptions)))
 	if r.HTTP.Method == http.MethodOptions {
-		w.Header().Set("Content-Type", "text/html")
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusOK)
+		writePage(w, http.StatusOK, pages.Page{ContentType: r.family().emptyType()})
 		return
 	}
 	r.fail(w, http.StatusMethodNotAllowed)
@@ -87,9 +95,9 @@ func (r *Request) methodNotAllowed(w http.ResponseWriter, allowed ...string) {
 
 // fail answers with the persona's error page.
 func (r *Request) fail(w http.ResponseWriter, status int) {
-	f := pages.Facts{Host: r.Persona.Host, Method: r.HTTP.Method, Path: r.Path, Location: w.Header().Get("Location")}
-	if r.Scheme == "https" {
-		f.Port = 443
+	f := pages.Facts{Host: r.Persona.Host, Port: wire.PortOf(r.HTTP.Host, r.Scheme), Method: r.HTTP.Method, Path: r.Path, Location: w.Header().Get("Location")}
+	if r.HTTP.Method == http.MethodHead && status != http.StatusMovedPermanently && r.family().is(pages.Apache, pages.Caddy) {
+		w.Header()["Content-Length"] = nil // they make no page, and measure none
 	}
 	writePage(w, status, pages.ErrorFor(serverHeader(r.Persona), status, f))
 }
@@ -115,7 +123,12 @@ func writePage(w http.ResponseWriter, status int, page pages.Page) {
 	if page.ContentType == "" {
 		h.Del("Content-Type")
 	}
-	h.Set("Content-Length", strconv.Itoa(len(page.Body)))
+	for _, f := range page.Fields {
+		h.Set(f[0], f[1])
+	}
+	if length, ok := h["Content-Length"]; !ok || len(length) > 0 {
+		h.Set("Content-Length", strconv.Itoa(len(page.Body)))
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(page.Body) // the peer may be gone; the record says so
 }

@@ -92,7 +92,7 @@ func (h *Handlers) file(w http.ResponseWriter, r *Request, b bucket, name string
 		h.storageFailed(w, r, err)
 		return
 	}
-	h.get(w, r, b, name, func(e *entry) (string, string) { return typeByName(e.Key), e.digestTag() })
+	h.get(w, r, b, name, func(e *entry) (string, string) { return r.family().charset(typeByName(e.Key)), e.digestTag() })
 }
 
 // redirectToDir adds the slash that makes relative links of an index page work.
@@ -129,11 +129,16 @@ func (h *Handlers) drop(w http.ResponseWriter, r *Request, b bucket, name string
 		r.fail(w, http.StatusInsufficientStorage)
 		return
 	}
-	e, _, err := b.put(name, "", r.Now, r.Body)
+	if r.partial() {
+		r.fail(w, http.StatusBadRequest)
+		return
+	}
+	e, _, err := b.put(name, "", r.Now, r.Body, r.condition())
 	if err != nil {
 		h.storageFailed(w, r, err)
 		return
 	}
+	w.Header().Set("ETag", e.digestTag())
 	w.Header().Set("Location", r.pathOf(name))
 	writeJSON(w, http.StatusCreated, []uploaded{r.uploaded(e)})
 }
@@ -171,7 +176,7 @@ func (h *Handlers) dropInto(w http.ResponseWriter, r *Request, b bucket, dir str
 			r.fail(w, http.StatusRequestURITooLong)
 			return
 		}
-		e, _, err := b.put(name, "", r.Now, p)
+		e, _, err := b.put(name, "", r.Now, p, nil)
 		if err != nil {
 			h.storageFailed(w, r, err)
 			return

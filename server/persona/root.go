@@ -3,7 +3,6 @@ package persona
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,11 +13,19 @@ import (
 
 // root shows the persona's plain page.
 func (h *Handlers) root(w http.ResponseWriter, r *Request) {
-	switch r.HTTP.Method {
-	case http.MethodGet, http.MethodHead:
+	f := r.family()
+	switch method := r.HTTP.Method; {
+	case method == http.MethodGet, method == http.MethodHead, method == http.MethodPost && f.is(pages.Apache, pages.Lighttpd):
 		page := pages.Root(r.Persona.Host)
+		page.ContentType = f.charset(page.ContentType + "; charset=utf-8")
+		if f.is(pages.Gunicorn) { // a view made it
+			writePage(w, http.StatusOK, page)
+			return
+		}
 		at := rootModified(r.Persona.Host)
-		r.serve(w, page.ContentType, nginxETag(at, int64(len(page.Body))), at, strings.NewReader(string(page.Body)))
+		r.serve(w, page.ContentType, f.etag(r.Persona.Host, at, int64(len(page.Body))), at, strings.NewReader(string(page.Body)))
+	case method == http.MethodTrace && f.is(pages.Apache) && r.Head != nil:
+		r.trace(w)
 	default:
 		r.refuseOnRoot(w)
 	}
@@ -30,11 +37,6 @@ func rootModified(host string) time.Time {
 	sum := sha256.Sum256([]byte("root " + host))
 	seconds := int64(binary.BigEndian.Uint32(sum[:])) % (360 * 24 * 3600)
 	return time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
-}
-
-// nginxETag is how nginx tags a static file: time and size, in hex.
-func nginxETag(modified time.Time, size int64) string {
-	return fmt.Sprintf(`"%x-%x"`, modified.Unix(), size)
 }
 
 // knownMethods are those that Apache knows but does not serve from a file.
@@ -50,16 +52,17 @@ func (r *Request) refuseOnRoot(w http.ResponseWriter) {
 	switch pages.FamilyOf(serverHeader(r.Persona)) {
 	case pages.Nginx: // says nothing about what is allowed
 	case pages.Apache:
-		allow = "POST,OPTIONS,HEAD,GET,TRACE"
+		allow = apacheAllow
 		if !options && !slices.Contains(knownMethods, r.HTTP.Method) {
 			status = http.StatusNotImplemented
 		}
 	case pages.Caddy:
 		allow, options = "GET, HEAD", false
+		w.Header().Set("Vary", "Accept-Encoding")
 	case pages.Lighttpd:
 		status = http.StatusNotImplemented
 		if options {
-			allow = "OPTIONS, GET, HEAD, POST"
+			allow = lighttpdAllow
 		}
 	case pages.Gunicorn:
 		allow = "GET, OPTIONS, HEAD"
@@ -70,7 +73,7 @@ func (r *Request) refuseOnRoot(w http.ResponseWriter) {
 		w.Header().Set("Allow", allow)
 	}
 	if options && allow != "" {
-		writePage(w, http.StatusOK, pages.Page{ContentType: "text/html"})
+		writePage(w, http.StatusOK, pages.Page{ContentType: r.family().emptyType()})
 		return
 	}
 	r.fail(w, status)

@@ -77,15 +77,15 @@ func (b *Body) Scan(p []byte) (int, *Refusal) {
 		default:
 			c := p[n]
 			if len(b.line) == 0 && b.state == chunkEnd && c != '\r' || len(b.line) == 1 && b.state == chunkEnd && c != '\n' {
-				return n, &Refusal{400, "chunk data is not followed by a line end"}
+				return n, &Refusal{Status: 400, Reason: "chunk data is not followed by a line end"}
 			}
 			if c != '\n' && len(b.line) > 0 && b.line[len(b.line)-1] == '\r' {
-				return n, &Refusal{400, "carriage return inside a chunk line"}
+				return n, &Refusal{Status: 400, Reason: "carriage return inside a chunk line"}
 			}
 			n++
 			b.line = append(b.line, c)
 			if len(b.line) > maxChunkLine {
-				return n, &Refusal{400, "chunk line longer than " + strconv.Itoa(maxChunkLine) + " bytes"}
+				return n, &Refusal{Status: 400, Reason: "chunk line longer than " + strconv.Itoa(maxChunkLine) + " bytes"}
 			}
 			if c != '\n' {
 				continue
@@ -101,7 +101,7 @@ func (b *Body) Scan(p []byte) (int, *Refusal) {
 
 func (b *Body) endLine() *Refusal {
 	if len(b.line) < 2 || b.line[len(b.line)-2] != '\r' {
-		return &Refusal{400, "chunk line ends in a bare line feed"}
+		return &Refusal{Status: 400, Reason: "chunk line ends in a bare line feed"}
 	}
 	line := b.line[:len(b.line)-2]
 	switch b.state {
@@ -115,7 +115,7 @@ func (b *Body) endLine() *Refusal {
 			return nil
 		}
 		if b.trailer += len(b.line); b.trailer > maxTrailer {
-			return &Refusal{400, "trailer longer than " + strconv.Itoa(maxTrailer) + " bytes"}
+			return &Refusal{Status: 400, Reason: "trailer longer than " + strconv.Itoa(maxTrailer) + " bytes"}
 		}
 		var h Head
 		r := h.field(string(line), 0, 0)
@@ -129,12 +129,12 @@ func (b *Body) size(line []byte) *Refusal {
 	n, i := int64(0), 0
 	for ; i < len(line) && hex(line[i]); i++ {
 		if i >= 16 || n > math.MaxInt64>>4 {
-			return &Refusal{400, "chunk size is too large"}
+			return &Refusal{Status: 400, Reason: "chunk size is too large"}
 		}
 		n = n<<4 | int64(unhex(line[i]))
 	}
 	if i == 0 {
-		return &Refusal{400, "chunk size is no number"}
+		return &Refusal{Status: 400, Reason: "chunk size is no number"}
 	}
 	if rest := line[i:]; len(rest) > 0 && rest[0] == ';' {
 		if len(b.Extras)+len(rest) < maxExtras {
@@ -143,7 +143,7 @@ func (b *Body) size(line []byte) *Refusal {
 	} else {
 		for _, c := range rest {
 			if c != ' ' && c != '\t' {
-				return &Refusal{400, "chunk size is followed by something else than an extension"}
+				return &Refusal{Status: 400, Reason: "chunk size is followed by something else than an extension"}
 			}
 		}
 	}

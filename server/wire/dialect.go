@@ -5,11 +5,14 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/linuxarena/ctis/templates/pages"
 )
 
 // Dialect is how one server family writes the head of an HTTP/1 response.
 // Orders and habits are those measured on nginx 1.22, Apache 2.4, Caddy 2.11,
-// lighttpd 1.4, gunicorn 20.1 and Express 4.
+// lighttpd 1.4, gunicorn 20.1 and Express 4; those of Cloudflare and of
+// Werkzeug's own server are not measured, but as published answers show them.
 type Dialect struct {
 	// order ranks header fields. Fields without a rank keep their alphabetical
 	// order at the place of "*".
@@ -21,6 +24,8 @@ type Dialect struct {
 	keepAlive    string // the word, in the family's case
 	params       string // value of the Keep-Alive field, "" for none
 	etag         string // how the field is spelled
+	lateLength   bool   // Content-Length follows Date, except where a file is sent
+	quietHTTP10  bool   // an HTTP/1.0 client is not told that the connection is closed
 }
 
 const (
@@ -51,8 +56,7 @@ var (
 	apache = dialect(whenAsked, "Keep-Alive", "timeout=5, max=100", "ETag",
 		"date", "server", "location", "last-modified", "etag", "accept-ranges", "allow", "*", "content-length",
 		"content-range", "keep-alive", "connection", "transfer-encoding", "content-type")
-	caddy = dialect(never, "keep-alive", "", "Etag",
-		"*", "date", "connection", "transfer-encoding")
+	caddy    = goDialect("*", "date", "connection", "transfer-encoding")
 	lighttpd = dialect(never, "keep-alive", "", "ETag",
 		"content-type", "etag", "last-modified", "location", "allow", "*", "content-length", "accept-ranges",
 		"content-range", "connection", "transfer-encoding", "date", "server")
@@ -61,24 +65,38 @@ var (
 	express = dialect(always, "keep-alive", "timeout=5", "ETag",
 		"x-powered-by", "server", "*", "accept-ranges", "cache-control", "last-modified", "etag", "content-type", "content-range",
 		"content-length", "location", "date", "connection", "keep-alive", "transfer-encoding")
+	werkzeug = dialect(always, "keep-alive", "", "ETag",
+		"server", "date", "content-type", "allow", "*", "content-length", "transfer-encoding", "connection")
+	cloudflare = dialect(always, "keep-alive", "", "ETag",
+		"date", "content-type", "content-length", "transfer-encoding", "connection", "location", "last-modified", "etag",
+		"*", "accept-ranges", "content-range", "cf-cache-status", "server", "cf-ray")
 )
+
+func goDialect(order ...string) Dialect {
+	d := dialect(never, "keep-alive", "", "Etag", order...)
+	d.lateLength, d.quietHTTP10 = true, true
+	return d
+}
 
 // DialectOf chooses the dialect of the product a Server header names; nginx's
 // for a product that is none of the known ones.
 func DialectOf(serverHeader string) *Dialect {
-	product, _, _ := strings.Cut(serverHeader, "/")
-	product, _, _ = strings.Cut(product, " ")
-	switch {
-	case strings.EqualFold(product, "apache"):
+	switch pages.FamilyOf(serverHeader) {
+	case pages.Apache:
 		return &apache
-	case strings.EqualFold(product, "caddy"):
+	case pages.Caddy:
 		return &caddy
-	case strings.EqualFold(product, "lighttpd"):
+	case pages.Lighttpd:
 		return &lighttpd
-	case strings.EqualFold(product, "gunicorn"):
+	case pages.Gunicorn:
+		if len(serverHeader) >= len("werkzeug") && strings.EqualFold(serverHeader[:len("werkzeug")], "werkzeug") {
+			return &werkzeug
+		}
 		return &gunicorn
-	case strings.EqualFold(product, "express"):
+	case pages.Express:
 		return &express
+	case pages.Cloudflare:
+		return &cloudflare
 	}
 	return &nginx
 }
@@ -161,6 +179,7 @@ func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
 	switch {
 	case upgrade != "":
 		out = append(out, [2]string{"Connection", upgrade})
+	case t.Close && t.Minor == 0 && d.quietHTTP10:
 	case t.Close:
 		out = append(out, [2]string{"Connection", "close"})
 	case t.Minor == 0, d.sayKeepAlive == always, d.sayKeepAlive == whenAsked && t.Asked:
@@ -176,6 +195,28 @@ func (d *Dialect) Arrange(fields [][2]string, t Turn) [][2]string {
 	return out
 }
 
+// lengthAfterDate moves Content-Length behind Date where no file is sent: net/http
+// then computes it, and what it adds by itself comes last.
+func lengthAfterDate(fields [][2]string) {
+	length, date := -1, -1
+	for i, f := range fields {
+		switch f[0] {
+		case "Content-Length":
+			length = i
+		case "Date":
+			date = i
+		case "Accept-Ranges":
+			return
+		}
+	}
+	if length < 0 || date < length {
+		return
+	}
+	f := fields[length]
+	copy(fields[length:date], fields[length+1:date+1])
+	fields[date] = f
+}
+
 // Order puts the fields of a response into the dialect's order and spelling
 // where nothing is said about the connection: on HTTP/2. It works in place.
 func (d *Dialect) Order(fields [][2]string) [][2]string {
@@ -187,8 +228,16 @@ func (d *Dialect) Order(fields [][2]string) [][2]string {
 }
 
 // Sort orders by rank and, without one, by name. Fields of one name keep their
-// order. Headers are short and often in order already, so insertion is fastest.
+// order.
 func (d *Dialect) Sort(fields [][2]string) {
+	d.sort(fields)
+	if d.lateLength {
+		lengthAfterDate(fields)
+	}
+}
+
+// sort: headers are short and often in order already, so insertion is fastest.
+func (d *Dialect) sort(fields [][2]string) {
 	var few [24]int
 	ranks := few[:0]
 	for _, f := range fields {
@@ -259,6 +308,8 @@ func (d *Dialect) spell(name string) string {
 		return "X-XSS-Protection"
 	case "Content-Md5":
 		return "Content-MD5"
+	case "Cf-Ray":
+		return "CF-RAY"
 	}
 	return name
 }

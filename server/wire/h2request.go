@@ -56,7 +56,7 @@ type h2Parser struct {
 
 func (p *h2Parser) refuse(status int, reason string) {
 	if p.refusal == nil {
-		p.refusal = &Refusal{status, reason}
+		p.refusal = &Refusal{Status: status, Reason: reason}
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *h2Parser) check(ended bool) {
 		p.refuse(400, "request target is no path")
 	}
 	if h.Target != "" && h.Target[0] == '/' {
-		if r := h.checkTarget(); r != nil {
+		if r := h.checkTarget(strict); r != nil {
 			p.refuse(r.Status, r.Reason)
 		}
 	}

@@ -63,10 +63,12 @@ func LeadingBlank(b []byte) int {
 // What passes here, net/http's parser takes too, with the same framing: a fuzz
 // test keeps it so. Everything two parsers could read differently is refused
 // (RFC 9112 §11.2).
-func ParseHead(b []byte) (*Head, *Refusal) {
+func ParseHead(b []byte) (*Head, *Refusal) { return parseHead(b, strict) }
+
+func parseHead(b []byte, takes tolerance) (*Head, *Refusal) {
 	text := string(b) // once, so that what is kept are parts of it
 	line, next := cutLine(text, 0)
-	h, refusal := parseRequestLine(line)
+	h, refusal := parseRequestLine(line, takes)
 	if h == nil {
 		return nil, refusal
 	}
@@ -83,12 +85,12 @@ func ParseHead(b []byte) (*Head, *Refusal) {
 		if refusal == nil {
 			refusal = r
 		}
-		if len(line) > MaxLine && refusal == nil {
-			refusal = &Refusal{StatusHeaderTooLarge, "header field longer than " + strconv.Itoa(MaxLine) + " bytes"}
+		if len(line) > takes.line && refusal == nil {
+			refusal = &Refusal{Status: StatusHeaderTooLarge, Reason: "header field longer than " + strconv.Itoa(takes.line) + " bytes", Cause: CauseLongField}
 		}
 	}
-	if refusal == nil && total > MaxBlock {
-		refusal = &Refusal{StatusHeaderTooLarge, "header longer than " + strconv.Itoa(MaxBlock) + " bytes"}
+	if refusal == nil && total > takes.block {
+		refusal = &Refusal{Status: StatusHeaderTooLarge, Reason: "header longer than " + strconv.Itoa(takes.block) + " bytes", Cause: CauseLongHeader}
 	}
 	if refusal == nil {
 		refusal = h.check()
@@ -128,20 +130,20 @@ func cutLine(s string, from int) (line string, next int) {
 // field takes one header line.
 func (h *Head) field(line string, from, to int) *Refusal {
 	if line[0] == ' ' || line[0] == '\t' {
-		return &Refusal{400, "folded header line"}
+		return &Refusal{Status: 400, Reason: "folded header line", Cause: CauseField, Detail: line}
 	}
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
-		return &Refusal{400, "header line without a colon"}
+		return &Refusal{Status: 400, Reason: "header line without a colon", Cause: CauseField, Detail: line}
 	}
 	value = strings.Trim(value, " \t")
 	h.Fields = append(h.Fields, [2]string{name, value})
 	if !IsToken(name) {
-		return &Refusal{400, "header field name is no token"}
+		return &Refusal{Status: 400, Reason: "header field name is no token", Cause: CauseField, Detail: name}
 	}
 	for i := 0; i < len(value); i++ {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return &Refusal{400, "control character in the value of header field " + strconv.Quote(name)}
+			return &Refusal{Status: 400, Reason: "control character in the value of header field " + strconv.Quote(name), Cause: CauseValue, Detail: name}
 		}
 	}
 	switch {
@@ -164,13 +166,13 @@ func (h *Head) check() *Refusal {
 			lengths++
 			n, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil || !digit(f[1][0]) {
-				return &Refusal{400, "content-length is no number"}
+				return &Refusal{Status: 400, Reason: "content-length is no number", Cause: CauseLength, Detail: f[0]}
 			}
 			h.Length = n
 		case strings.EqualFold(f[0], "Transfer-Encoding"):
 			codings++
 			if !strings.EqualFold(f[1], "chunked") {
-				return &Refusal{501, "transfer-encoding other than chunked"}
+				return &Refusal{Status: 501, Reason: "transfer-encoding other than chunked", Cause: CauseCoding, Detail: f[0]}
 			}
 			h.Chunked = true
 		case strings.EqualFold(f[0], "Connection"):
@@ -181,19 +183,19 @@ func (h *Head) check() *Refusal {
 	h.Close = h.Close || h.Minor == 0 && !h.KeepAlive
 	switch {
 	case hosts > 1:
-		return &Refusal{400, "more than one host field"}
+		return &Refusal{Status: 400, Reason: "more than one host field", Cause: CauseHosts, Detail: "Host"}
 	case hosts == 0 && h.Minor >= 1:
-		return &Refusal{400, "http/1.1 request without a host field"}
+		return &Refusal{Status: 400, Reason: "http/1.1 request without a host field", Cause: CauseNoHost, Detail: "Host"}
 	case hosts == 1 && !validHost(h.Host):
-		return &Refusal{400, "host field is no valid host"}
+		return &Refusal{Status: 400, Reason: "host field is no valid host", Cause: CauseBadHost, Detail: "Host"}
 	case lengths > 1:
-		return &Refusal{400, "more than one content-length field"}
+		return &Refusal{Status: 400, Reason: "more than one content-length field", Cause: CauseLength, Detail: "Content-Length"}
 	case codings > 1:
-		return &Refusal{400, "more than one transfer-encoding field"}
+		return &Refusal{Status: 400, Reason: "more than one transfer-encoding field", Cause: CauseField, Detail: "Transfer-Encoding"}
 	case codings > 0 && lengths > 0:
-		return &Refusal{400, "both content-length and transfer-encoding"}
+		return &Refusal{Status: 400, Reason: "both content-length and transfer-encoding"}
 	case codings > 0 && h.Minor == 0:
-		return &Refusal{400, "transfer-encoding in an http/1.0 request"}
+		return &Refusal{Status: 400, Reason: "transfer-encoding in an http/1.0 request"}
 	}
 	return nil
 }

@@ -164,6 +164,9 @@ func FuzzHeadAgreesWithNetHTTP(f *testing.F) {
 		f.Add([]byte(c.raw))
 	}
 	f.Add([]byte("GET http://h:80/a?b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTrailer: a\r\n\r\n"))
+	f.Add([]byte("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"))
+	f.Add([]byte("geT /?x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.0\nContent-Length: 10\n\n"))
 	f.Add([]byte("PUT /%41 HTTP/1.1\r\nHost: [::1]:8\r\nTransfer-Encoding: Chunked\r\nConnection: a, Close\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -172,25 +175,35 @@ func FuzzHeadAgreesWithNetHTTP(f *testing.F) {
 		if end == 0 {
 			return
 		}
-		h, refusal := ParseHead(b[:end])
-		if refusal != nil {
-			return
-		}
-		if r := Hopeless(b[:end]); r != nil {
-			t.Fatalf("a good head is hopeless: %v", r)
-		}
-		forward := h.Forward(b[:end])
-		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(forward)))
-		if err != nil {
-			t.Fatalf("net/http refuses %q: %v", forward, err)
-		}
-		if h.Chunked != (len(r.TransferEncoding) == 1) || !h.Chunked && r.ContentLength != h.Length || h.Chunked && r.ContentLength != -1 {
-			t.Fatalf("framing of %q: %d/%v here, %d/%q there", forward, h.Length, h.Chunked, r.ContentLength, r.TransferEncoding)
-		}
-		if r.Method != h.Method || r.RequestURI != h.Target || r.ProtoMinor != h.Minor || r.Close != h.Close {
-			t.Fatalf("%q is read as %q %q 1.%d close=%v, here %+v", forward, r.Method, r.RequestURI, r.ProtoMinor, r.Close, h)
+		for _, server := range []string{"nginx", "Apache", "Caddy", "lighttpd", "gunicorn", "Express"} {
+			h, refusal := ParseHeadFor(b[:end], server)
+			if _, asNginx := ParseHead(b[:end]); refusal != nil && asNginx == nil {
+				t.Fatalf("%s refuses what nginx takes: %v", server, refusal)
+			}
+			if refusal == nil {
+				agree(t, b[:end], h)
+			}
 		}
 	})
+}
+
+// agree fails unless net/http reads a head as it was read here.
+func agree(t *testing.T, b []byte, h *Head) {
+	t.Helper()
+	if r := Hopeless(b); r != nil {
+		t.Fatalf("a good head is hopeless: %v", r)
+	}
+	forward := h.Forward(b)
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(forward)))
+	if err != nil {
+		t.Fatalf("net/http refuses %q: %v", forward, err)
+	}
+	if h.Chunked != (len(r.TransferEncoding) == 1) || !h.Chunked && r.ContentLength != h.Length || h.Chunked && r.ContentLength != -1 {
+		t.Fatalf("framing of %q: %d/%v here, %d/%q there", forward, h.Length, h.Chunked, r.ContentLength, r.TransferEncoding)
+	}
+	if r.Method != h.Method || r.RequestURI != h.Target || r.ProtoMinor != h.Minor || r.Close != h.Close {
+		t.Fatalf("%q is read as %q %q 1.%d close=%v, here %+v", forward, r.Method, r.RequestURI, r.ProtoMinor, r.Close, h)
+	}
 }
 
 // FuzzBodyAgreesWithNetHTTP: a chunked body that ends here ends at the same byte

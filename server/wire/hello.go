@@ -33,32 +33,32 @@ func ParseHello(b []byte) (h Hello, done bool, refusal *Refusal) {
 	var msg []byte
 	for {
 		if len(b) > 0 && b[0] != recordHandshake {
-			return h, true, &Refusal{400, "tls: first bytes are no handshake record"}
+			return h, true, &Refusal{Status: 400, Reason: "tls: first bytes are no handshake record"}
 		}
 		if len(b) < recordHeader {
 			return h, false, nil
 		}
 		if b[1] != 3 {
-			return h, true, &Refusal{400, "tls: record of an unknown version"}
+			return h, true, &Refusal{Status: 400, Reason: "tls: record of an unknown version"}
 		}
 		n := int(binary.BigEndian.Uint16(b[3:]))
 		if n == 0 || n > maxRecord {
-			return h, true, &Refusal{400, "tls: handshake record of an impossible length"}
+			return h, true, &Refusal{Status: 400, Reason: "tls: handshake record of an impossible length"}
 		}
 		part := b[recordHeader:min(len(b), recordHeader+n)]
 		msg = append(msg, part...)
 		if len(msg) > 0 && msg[0] != helloClient {
-			return h, true, &Refusal{400, "tls: first handshake message is no client hello"}
+			return h, true, &Refusal{Status: 400, Reason: "tls: first handshake message is no client hello"}
 		}
 		if len(msg) >= handshakeMessage {
 			want := int(msg[1])<<16 | int(msg[2])<<8 | int(msg[3])
 			if want+handshakeMessage > MaxHello-1024 {
-				return h, true, &Refusal{400, "tls: client hello is too long"}
+				return h, true, &Refusal{Status: 400, Reason: "tls: client hello is too long"}
 			}
 			if len(msg) >= handshakeMessage+want {
 				ok := h.parse(msg[handshakeMessage : handshakeMessage+want])
 				if !ok {
-					return h, true, &Refusal{400, "tls: client hello is damaged"}
+					return h, true, &Refusal{Status: 400, Reason: "tls: client hello is damaged"}
 				}
 				return h, true, nil
 			}

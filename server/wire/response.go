@@ -39,15 +39,28 @@ func RewriteHead(dst, head []byte, serverHeader string, t Turn) (out []byte, sta
 		}
 		fields = append(fields, [2]string{name, value})
 	}
-	return AppendHead(dst, serverHeader, status, DialectOf(serverHeader).Arrange(fields, t)), status
+	return AppendHeadTo(dst, serverHeader, t.Minor, status, DialectOf(serverHeader).Arrange(fields, t)), status
 }
 
-// AppendHead writes a status line and arranged fields. Every family answers an
-// HTTP/1.0 request with a status line of HTTP/1.1.
+// AppendHead writes a status line of HTTP/1.1 and arranged fields.
 func AppendHead(dst []byte, serverHeader string, status int, fields [][2]string) []byte {
-	dst = append(dst, "HTTP/1.1 "...)
+	return AppendHeadTo(dst, serverHeader, 1, status, fields)
+}
+
+// AppendHeadTo is AppendHead in answer to a request of HTTP/1.minor, to which some
+// families say HTTP/1.0.
+func AppendHeadTo(dst []byte, serverHeader string, minor, status int, fields [][2]string) []byte {
+	version := "HTTP/1.1 "
+	if minor == 0 && answersHTTP10(serverHeader) {
+		version = "HTTP/1.0 "
+	}
+	return appendHead(dst, version, status, pages.Reason(serverHeader, status), fields)
+}
+
+func appendHead(dst []byte, version string, status int, reason string, fields [][2]string) []byte {
+	dst = append(dst, version...)
 	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(append(append(dst, ' '), pages.Reason(serverHeader, status)...), '\r', '\n')
+	dst = append(append(append(dst, ' '), reason...), '\r', '\n')
 	for _, f := range fields {
 		dst = append(append(append(append(append(dst, f[0]...), ':', ' '), f[1]...), '\r'), '\n')
 	}
@@ -68,14 +81,6 @@ func statusOf(line string) int {
 // StatusOf reads the status out of the beginning of a response, 0 if it is none.
 func StatusOf(b []byte) int { return statusOf(string(b[:min(len(b), 16)])) }
 
-// Answer is a complete response made without net/http: an error page of
-// serverHeader's family, after which the connection is closed.
-type Answer struct {
-	Status int
-	Fields [][2]string
-	Body   []byte
-}
-
 // ErrorAnswer makes the answer to a request that is refused with status, which
 // may be one of nginx's own.
 func ErrorAnswer(serverHeader string, status int, now time.Time) Answer {
@@ -88,17 +93,20 @@ func ErrorAnswerFor(serverHeader string, status int, f pages.Facts, now time.Tim
 	switch status {
 	case StatusHeaderTooLarge:
 		page.Body = explain(page.Body, "Request Header Or Cookie Too Large")
+		explainApache(serverHeader, &page, "Size of a request header field exceeds server limit.")
 	case StatusPlainToTLS:
 		page.Body = explain(page.Body, "The plain HTTP request was sent to HTTPS port")
+		explainApache(serverHeader, &page, "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />\n Instead use the HTTPS scheme to access this URL, please.<br />\n")
 	}
 	fields := [][2]string{
-		{"Server", serverHeader},
+		{Identity(serverHeader), serverHeader},
 		{"Date", now.UTC().Format(DateFormat)},
 		{"Content-Length", strconv.Itoa(len(page.Body))},
 	}
 	if page.ContentType != "" {
 		fields = append(fields, [2]string{"Content-Type", page.ContentType})
 	}
+	fields = append(fields, page.Fields...)
 	return Answer{
 		Status: WireStatus(status),
 		Fields: DialectOf(serverHeader).Arrange(fields, Turn{Minor: 1, Close: true}),
@@ -108,11 +116,31 @@ func ErrorAnswerFor(serverHeader string, status int, f pages.Facts, now time.Tim
 
 // Append writes the answer's bytes; without its body when it answers a HEAD.
 func (a Answer) Append(dst []byte, serverHeader string, head bool) []byte {
-	dst = AppendHead(dst, serverHeader, a.Status, a.Fields)
+	if a.Silent {
+		return dst
+	}
+	version, reason := "HTTP/1.1 ", a.Reason
+	if a.Old {
+		version = "HTTP/1.0 "
+	}
+	if reason == "" {
+		reason = pages.Reason(serverHeader, a.Status)
+	}
+	dst = appendHead(dst, version, a.Status, reason, a.Fields)
 	if head {
 		return dst
 	}
 	return append(dst, a.Body...)
+}
+
+// explainApache is explain for Apache, which adds its causes to the paragraph. text
+// is HTML.
+func explainApache(serverHeader string, page *pages.Page, text string) {
+	if pages.FamilyOf(serverHeader) != pages.Apache {
+		return
+	}
+	const paragraph = "could not understand.<br />\n"
+	page.Body = bytes.Replace(page.Body, []byte(paragraph), []byte(paragraph+text), 1)
 }
 
 // explain makes nginx's page for 400 into the one for its more special causes.

@@ -34,12 +34,3 @@ func WireStatus(status int) int {
 	}
 	return status
 }
-
-// Refusal says why received bytes are not served, and with which status they
-// are answered.
-type Refusal struct {
-	Status int
-	Reason string
-}
-
-func (r *Refusal) Error() string { return r.Reason }

@@ -13,5 +13,6 @@ func expressError(status int, f Facts) Page {
 		ContentType: "text/html; charset=utf-8",
 		Body: []byte("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Error</title>\n</head>\n<body>\n" +
 			"<pre>" + text + "</pre>\n</body>\n</html>\n"),
+		Fields: [][2]string{{"Content-Security-Policy", "default-src 'none'"}, {"X-Content-Type-Options", "nosniff"}},
 	}
 }

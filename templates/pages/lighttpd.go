@@ -3,6 +3,9 @@ package pages
 import "fmt"
 
 func lighttpdError(status int) Page {
+	if status < 400 {
+		return Page{} // its redirects are empty
+	}
 	heading := fmt.Sprintf("%d %s", status, Reason("lighttpd", status))
 	return Page{
 		ContentType: "text/html",

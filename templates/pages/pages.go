@@ -1,9 +1,11 @@
 // Package pages holds what a persona shows when no stored content answers: the
 // error pages of the web servers a Server header can name, the plain root page,
 // and directory listings. Bytes are those of real servers: nginx 1.22, Apache
-// 2.4, Caddy 2, lighttpd 1.4, gunicorn with Flask (Werkzeug), Express 4.
+// 2.4, Caddy 2, lighttpd 1.4, gunicorn with Flask (Werkzeug), Express 4. Cloudflare's
+// are nginx's, as its edge shows them.
 //
-// It makes pages and decides nothing: neither statuses nor headers.
+// It makes pages, with the few fields that come with them, and decides nothing else:
+// neither statuses nor headers.
 package pages
 
 import (
@@ -16,6 +18,7 @@ import (
 type Page struct {
 	ContentType string // "" when the server sends none, as Caddy with its empty pages
 	Body        []byte
+	Fields      [][2]string // that the server sends with this page and no other content
 }
 
 // Facts are what some servers repeat of the request on their error pages. All
@@ -37,29 +40,31 @@ const (
 	Apache
 	Caddy
 	Lighttpd
-	Gunicorn
+	Gunicorn // also Werkzeug's own server
 	Express
+	Cloudflare
 )
 
 // FamilyOf tells the family from the product a Server header begins with.
 func FamilyOf(serverHeader string) Family {
-	product := strings.ToLower(serverHeader)
+	product := serverHeader
 	if i := strings.IndexAny(product, "/ ("); i >= 0 {
 		product = product[:i]
 	}
-	switch product {
-	case "apache":
-		return Apache
-	case "caddy":
-		return Caddy
-	case "lighttpd":
-		return Lighttpd
-	case "gunicorn", "werkzeug":
-		return Gunicorn
-	case "express":
-		return Express
+	for _, f := range products {
+		if strings.EqualFold(product, f.name) {
+			return f.family
+		}
 	}
 	return Nginx
+}
+
+var products = []struct {
+	name   string
+	family Family
+}{
+	{"apache", Apache}, {"caddy", Caddy}, {"lighttpd", Lighttpd}, {"gunicorn", Gunicorn}, {"werkzeug", Gunicorn},
+	{"express", Express}, {"cloudflare", Cloudflare},
 }
 
 // Error gives the error page of the server that serverHeader names, for a
@@ -91,10 +96,12 @@ func Reason(serverHeader string, status int) string {
 	family := FamilyOf(serverHeader)
 	var own map[int]string
 	switch family {
-	case Nginx:
+	case Nginx, Cloudflare:
 		own = nginxReasons
 	case Apache:
 		own = apacheReasons
+	case Caddy: // net/http's
+		return http.StatusText(status)
 	}
 	if r, ok := own[status]; ok {
 		return r

@@ -136,6 +136,7 @@ func TestServerHeadersNameTheirFamily(t *testing.T) {
 		"Apache-Coyote/1.1": pages.Nginx,
 		"Caddy":             pages.Caddy, "lighttpd/1.4.69": pages.Lighttpd,
 		"gunicorn": pages.Gunicorn, "gunicorn/20.1.0": pages.Gunicorn, "Werkzeug/2.2.2 Python/3.11.2": pages.Gunicorn,
+		"cloudflare": pages.Cloudflare, "Cloudflare": pages.Cloudflare, "Cloudflare-nginx": pages.Nginx,
 		"Express": pages.Express, "BeanGuard": pages.Nginx, "": pages.Nginx,
 	}
 	for header, want := range tests {
@@ -155,14 +156,14 @@ func TestAnUnknownServerPutsItsNameOnThePage(t *testing.T) {
 func TestNoPageCarriesMarkupOfTheRequest(t *testing.T) {
 	const evil = `<script>"'&`
 	facts := pages.Facts{Host: evil, Method: evil, Path: evil, Location: evil}
-	for _, header := range []string{"nginx", "Apache", "Caddy", "lighttpd", "gunicorn", "Express", evil} {
+	for _, header := range []string{"nginx", "Apache", "Caddy", "lighttpd", "gunicorn", "Express", "cloudflare", evil} {
 		for status := 300; status < 600; status++ {
 			if page := pages.ErrorFor(header, status, facts); strings.Contains(string(page.Body), "<script") || strings.Contains(string(page.Body), `"'`) {
 				t.Fatalf("%q, %d: %s", header, status, page.Body)
 			}
 		}
 	}
-	for _, page := range []pages.Page{pages.Root(evil), pages.Index("/"+evil+"/", []pages.Entry{{Name: evil}})} {
+	for _, page := range []pages.Page{pages.Root(evil), pages.GunicornBadRequest(pages.PythonRepr(evil)), pages.Index("/"+evil+"/", []pages.Entry{{Name: evil}})} {
 		if strings.Contains(string(page.Body), "<script") {
 			t.Errorf("page %s", page.Body)
 		}
@@ -186,5 +187,24 @@ func TestIndexIsThatOfNginx(t *testing.T) {
 		"</pre><hr></body>\r\n</html>\r\n"
 	if got != want {
 		t.Errorf("index\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What Python 3 prints for these characters.
+func TestPythonRepr(t *testing.T) {
+	for in, want := range map[string]string{
+		"":             `''`,
+		"GARBAGE":      `'GARBAGE'`,
+		"it's":         `"it's"`,
+		`a"b`:          `'a"b'`,
+		`'"`:           `'\'"'`,
+		`a\b`:          `'a\\b'`,
+		"\x16\x03\x00": `'\x16\x03\x00'`,
+		"\t\r\n\x7f":   `'\t\r\n\x7f'`,
+		"\xa0\xad\xe9": "'\\xa0\\xad\xe9'",
+	} {
+		if got := pages.PythonRepr(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
 	}
 }
