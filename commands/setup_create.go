@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -58,16 +59,20 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 		}
 		// Whether or not it could be made: somebody may have made the same meanwhile.
 		if taken := s.unshared(ctx, false); taken != nil && (err == nil || isConflict(taken)) {
-			return "", taken
+			err = taken
 		}
 		if err == nil {
-			return "", s.members(ctx)
+			err = s.members(ctx)
 		}
-		if !fresh || !lostRace(err) || try == subnetRaces {
+		if err == nil {
+			return "", nil
+		}
+		raced := lostRace(err)
+		if !fresh || !raced && !s.late(ctx, err) || try == subnetRaces {
 			return "", s.app.explainExhausted(ctx, err)
 		}
 		for _, n := range s.plan.Networks {
-			if n.Own {
+			if n.Own && raced {
 				lost = append(lost, n.Subnet, n.Subnet6)
 			}
 		}
@@ -75,6 +80,23 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 			return "", err
 		}
 	}
+}
+
+// late recognises networks that an earlier try had asked the engine for, and that a
+// busy engine made only after that try was taken back: there are several of a name
+// then, all of this project. Once they are seen, they can be taken back too.
+func (s *setup) late(ctx context.Context, err error) bool {
+	var twice *netpin.AmbiguousNetworkError
+	if !errors.As(err, &twice) {
+		return false
+	}
+	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(twice.IDs, func(id string) bool {
+		return !slices.ContainsFunc(project.Networks, func(n netpin.Network) bool { return n.ID == id })
+	})
 }
 
 // want lowers the environment's networks to what the planner asks.
