@@ -235,7 +235,14 @@ func savedTree(saved []byte) (fileTree, error) {
 func forgetBuildCache(t *testing.T, eng *client.Client) {
 	t.Helper()
 	kept := func(ctx context.Context) (ids []string, err error) {
-		usage, err := eng.DiskUsage(ctx, types.DiskUsageOptions{Types: []types.DiskUsageObject{types.BuildCacheObject}})
+		var usage types.DiskUsage
+		for { // the engine answers one such question at a time
+			usage, err = eng.DiskUsage(ctx, types.DiskUsageOptions{Types: []types.DiskUsageObject{types.BuildCacheObject}})
+			if err == nil || !strings.Contains(err.Error(), "already running") || ctx.Err() != nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
 		for _, record := range usage.BuildCache {
 			ids = append(ids, record.ID)
 		}

@@ -292,7 +292,7 @@ func unpack(t *testing.T, sum *imagehash.Sum, dir string) {
 func turn(t *testing.T, dir, link string) {
 	t.Helper()
 	full := filepath.Join(dir, link)
-	to := "alt/b"
+	to := "alt/db"
 	if fi, err := os.Stat(full); err == nil && fi.IsDir() {
 		to = "alt"
 	}

@@ -126,7 +126,7 @@ func (in *Inputs) Sum() (*Sum, error) {
 		Size: int64(len(in.dockerfile)), Digest: hex.EncodeToString(df[:]),
 	}
 	var err error
-	if s.Inputs, err = digests(in.fsys, in.paths); err != nil {
+	if s.Inputs, err = digests(in.fsys, in.paths, in.links); err != nil {
 		return nil, err
 	}
 	for _, one := range s.Inputs {

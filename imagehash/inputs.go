@@ -29,6 +29,7 @@ type Inputs struct {
 	fsys       fs.FS
 	dockerfile []byte
 	paths      []string // sorted bytewise
+	links      map[string]bool
 	notes      []string // what will surprise
 	ignoreFile []byte   // for a context made of the inputs alone
 }
@@ -65,7 +66,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, found: map[string]struct{}{}}
+	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, links: map[string]bool{}, found: map[string]struct{}{}}
 	if err := t.collectAll(sc.sources); err != nil {
 		return nil, err
 	}
@@ -76,6 +77,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 		fsys:       fsys,
 		dockerfile: data,
 		paths:      slices.Sorted(maps.Keys(t.found)),
+		links:      t.links,
 		notes:      t.notes,
 	}
 	if o.Platform != "" {

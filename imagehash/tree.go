@@ -15,6 +15,7 @@ type tree struct {
 	ignore     ignore
 	dockerfile string
 	found      map[string]struct{}
+	links      map[string]bool // those of found that are links
 	notes      []string
 }
 
@@ -245,6 +246,9 @@ func (t *tree) add(p string, typ fs.FileMode, n *tally) (kept bool, err error) {
 	}
 	n.kept++
 	t.found[p] = struct{}{}
+	if typ == fs.ModeSymlink {
+		t.links[p] = true
+	}
 	return true, nil
 }
 

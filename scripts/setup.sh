@@ -1,13 +1,15 @@
 #!/bin/sh
 # Installs what is missing on a Debian machine that has Go and a Docker engine: the Compose plugin (v2.24.4 or newer)
-# and, for the tests, gcc (the race detector) and debootstrap. What is there already is left alone, so running this
-# again costs nothing.
+# and, for the tests, gcc (the race detector), debootstrap and buildx, the client of BuildKit, which is not installed as
+# a plugin: with it, `docker build` would be another program. What is there already is left alone, so running this again
+# costs nothing.
 #
 #   scripts/setup.sh          what `ctis` itself needs
 #   scripts/setup.sh test     and what the tests need
 set -eu
 
 compose_version=v5.6.0
+buildx_version=v0.38.2
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/ctis/tools"
 plugins="${DOCKER_CONFIG:-$HOME/.docker}/cli-plugins"
 
@@ -27,23 +29,27 @@ compose_ok() {
 	newer_or_equal "${have#v}" 2.24.4
 }
 
+# module FILE PACKAGE VERSION VARIABLE builds a program from its Go module into the cache, once.
+module() {
+	[ ! -x "$cache/$1-$3" ] || return 0
+	say "building $1 $3 from its Go module (once, about two minutes)"
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	(
+		cd "$work"
+		go mod init tools
+		go get -tool "$2@$3"
+		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $4=$3" -o program "$2"
+	) >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "$1 does not build"; }
+	mkdir -p "$cache"
+	mv "$work/program" "$cache/$1-$3.$$"
+	mv "$cache/$1-$3.$$" "$cache/$1-$3"
+	rm -rf "$work"
+}
+
 if ! compose_ok; then
+	module docker-compose github.com/docker/compose/v5/cmd "$compose_version" github.com/docker/compose/v5/internal.Version
 	built="$cache/docker-compose-$compose_version"
-	if [ ! -x "$built" ]; then
-		say "building Docker Compose $compose_version from its Go module (once, about two minutes)"
-		work=$(mktemp -d)
-		trap 'rm -rf "$work"' EXIT
-		(
-			cd "$work"
-			go mod init tools
-			go get -tool "github.com/docker/compose/v5/cmd@$compose_version"
-			go build -trimpath -ldflags "-s -w -X github.com/docker/compose/v5/internal.Version=$compose_version" \
-				-o docker-compose github.com/docker/compose/v5/cmd
-		) >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "Docker Compose does not build"; }
-		mkdir -p "$cache"
-		mv "$work/docker-compose" "$built.$$"
-		mv "$built.$$" "$built"
-	fi
 	mkdir -p "$plugins"
 	cp "$built" "$plugins/docker-compose.$$"
 	mv "$plugins/docker-compose.$$" "$plugins/docker-compose"
@@ -63,3 +69,5 @@ if [ -n "$packages" ]; then
 	(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages) >/dev/null ||
 		die "apt-get cannot install:$packages"
 fi
+
+module docker-buildx github.com/docker/buildx/cmd/buildx "$buildx_version" github.com/docker/buildx/version.Version
