@@ -98,11 +98,12 @@ func buildKit(t *testing.T, eng *client.Client) builder {
 	}}
 }
 
-// classic builds an image, takes it out of the engine and removes it.
+// classic builds an image, takes it out of the engine and removes it. It uses no
+// cache: what is in it may be removed by a test beside this one.
 func classic(t *testing.T) builder {
 	return builder{"the classic builder", func(ctx context.Context, o order) (tree fileTree, err error) {
 		ref := images.Repository + "inputs:" + strings.ToLower(rand.Text()[:12])
-		said, err := output(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", append(append([]string{"build", "--force-rm", "--tag", ref}, o.flags()...), o.dir)...)
+		said, err := output(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", append(append([]string{"build", "--no-cache", "--force-rm", "--tag", ref}, o.flags()...), o.dir)...)
 		defer func() { err = errors.Join(err, forgetImages(context.WithoutCancel(ctx), ref, said)) }()
 		if err != nil {
 			return nil, err

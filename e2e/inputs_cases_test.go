@@ -20,8 +20,10 @@ type part struct {
 	text string // instructions; {{part}} is the stage's name, {{more}} that of one that may follow
 	from string // what the stage is built FROM; "" is scratch
 	out  string // what it made; "" is all of it
-	// since is the first major version of the engine whose BuildKit knows this.
-	since int
+	// since is the first major version of the engine whose BuildKit knows this, and
+	// before what an older one does; nil is to refuse it.
+	since  int
+	before *difference
 	// classic and buildKit say how a builder differs from the hash; nil is not at all.
 	classic, buildKit *difference
 }
@@ -83,7 +85,7 @@ var buildCases = []buildCase{
 		{name: "arg of the base stage", text: "ARG D=dir\nCOPY b /1\nFROM {{part}} AS {{more}}\nCOPY ${D}/?a /2/", classic: refuses},
 	}},
 	{name: "platform", platform: "linux/amd64", files: small, parts: []part{
-		{name: "platform", text: "ARG TARGETARCH\nARG TARGETPLATFORM\nCOPY bin/$TARGETARCH /x/\nCOPY $TARGETPLATFORM /y/", classic: refuses},
+		{name: "platform", text: "ARG TARGETARCH\nCOPY bin/$TARGETARCH /x/", classic: &difference{reads: "bin/amd64 bin/arm64"}},
 	}},
 	{name: "escape directive", head: "# escape=`\n", files: small, parts: []part{{name: "escape", text: "COPY a `\n b /x/"}}},
 	{name: "mounts", files: small, parts: []part{
@@ -108,9 +110,12 @@ var buildCases = []buildCase{
 	ignoring("at any depth", "# c\n\n**/?a\n  /dir/sub/ \n"),
 	ignoring("all but a list", "*\n!dir\ndir/db"),
 	ignoring("with an exception inside what is ignored", "dir\n!dir/sub/sa\n"),
-	ignoring("with an exception by pattern", "**\n!**/sub/*\n"),
+	{name: "ignoring with an exception by pattern", parts: []part{{name: "everything", text: "COPY . /x", classic: &difference{}}},
+		files: append([]string{".dockerignore=**\n!**/sub/*\n"}, small...)},
 	ignoring("by the last match", "!a\na\nb\n!b\n"),
-	ignoring("by a pattern skipped above and asked below", "dir/sub\n!dir/sub/sa\n**/sub\n"),
+	{name: "ignoring by a pattern skipped above and asked below",
+		parts: []part{{name: "dir", text: "COPY dir /x", since: 23, before: &difference{reads: "dir/da dir/db"}}},
+		files: append([]string{".dockerignore=dir/sub\n!dir/sub/sa\n**/sub\n"}, small...)},
 	ignoring("the Dockerfile and the ignore file", "Dockerfile\n.dockerignore\n"),
 	ignoring("the Dockerfile alone", "Dockerfile\n"),
 	{name: "ignoring with the Dockerfile elsewhere", at: "build/image.Dockerfile", parts: []part{{name: "everything", text: "COPY . /x"}},
