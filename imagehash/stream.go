@@ -68,6 +68,11 @@ func (s *Sum) one(want Input, yield func(Input, io.Reader) error) error {
 // that hides the Dockerfile where the image must not get it. Owners, times and
 // modes are the same on every machine. After an error the stream is unfinished on
 // purpose, so that no builder takes it for whole.
+//
+// The classic builder takes the stream as it is. BuildKit reads ignore files in
+// directories alone, so unpack it for that, and with new times: BuildKit takes a
+// file for the one it got from a directory of that name before if size and time
+// are the same.
 func (s *Sum) WriteTar(w io.Writer) error {
 	tw := tar.NewWriter(w)
 	dirs := map[string]bool{".": true}
