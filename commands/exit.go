@@ -89,6 +89,13 @@ type failure struct {
 // explain is the one place where an error becomes a code, a hint and an exit
 // code.
 func explain(ctx context.Context, instance string, err error) failure {
+	// What could not be taken back is told besides, and does not change what happened.
+	var undone *undoError
+	if errors.As(err, &undone) {
+		f := explain(ctx, instance, undone.cause)
+		f.Message += "\n" + undone.failures()
+		return f
+	}
 	f := failure{Code: "failed", Message: err.Error(), Details: map[string]any{}, exit: exitFailed}
 	var (
 		usage     *usageError
@@ -122,10 +129,8 @@ func explain(ctx context.Context, instance string, err error) failure {
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		f.Code, f.Message, f.exit = "interrupted", "interrupted", exitInterrupted
-		if msg := err.Error(); msg != context.Canceled.Error() {
-			f.Message = "interrupted: " + msg
-		}
+		// What it was at when the signal came says nothing.
+		f.Code, f.Message, f.Hint, f.exit = "interrupted", "interrupted", "", exitInterrupted
 	case errors.As(err, &usage):
 		f.Code, f.Hint, f.exit = "usage", usage.hint, exitUsage
 	case errors.As(err, &invalid):

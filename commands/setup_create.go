@@ -18,15 +18,19 @@ import (
 // value in it is effective, and creates the containers. A lost race for a
 // subnet is retried with another one.
 func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
+	if err := s.clear(ctx, line); err != nil {
+		return "", err
+	}
 	if err := s.unshared(ctx, true); err != nil {
 		return "", err
 	}
 	fresh := s.before.Empty() && s.known == nil
-	if fresh {
-		s.steps.onUndo("removing the project", func(ctx context.Context) error {
-			return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
-		})
-	}
+	s.steps.onUndo("removing the project", func(ctx context.Context) error {
+		if !fresh {
+			return s.undoMore(ctx, line)
+		}
+		return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
+	})
 	runner := s.app.runner
 	mtu, err := netpin.BridgeMTU(ctx, s.app.engine)
 	if err != nil {

@@ -1,11 +1,38 @@
 package commands
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
+
+// undoError is what a failed or interrupted run could not take back. Its cause is
+// why the run was taken back at all.
+type undoError struct {
+	cause error
+	errs  []error // of the undos that failed
+	left  string  // what is left, and what to do about it; may be empty
+}
+
+func (e *undoError) Error() string {
+	return e.cause.Error() + "\n" + e.failures()
+}
+
+// failures tells of the undos alone.
+func (e *undoError) failures() string {
+	lines := make([]string, 0, len(e.errs)+1)
+	for _, err := range e.errs {
+		lines = append(lines, err.Error())
+	}
+	if e.left != "" {
+		lines = append(lines, e.left)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e *undoError) Unwrap() []error { return append([]error{e.cause}, e.errs...) }
 
 // undoTimeout bounds each undo of a failed step. It is long, because the engine
 // may be busy with hundreds of networks, and finite, because an engine that
@@ -15,9 +42,12 @@ const undoTimeout = 2 * time.Minute
 // steps runs things in order and takes back what was done when a later one
 // fails or the run is interrupted.
 type steps struct {
-	ui   *ui
-	undo []undo
+	ui       *ui
+	undo     []undo
+	deadline time.Duration // of each undo; 0: undoTimeout
 }
+
+func (s *steps) undoTimeout() time.Duration { return cmp.Or(s.deadline, undoTimeout) }
 
 type undo struct {
 	name string
@@ -47,30 +77,34 @@ func (s *steps) onUndo(name string, run func(context.Context) error) {
 }
 
 // rollback undoes everything in reverse, on a context that the interrupt does
-// not end, and joins what went wrong to cause.
+// not end. What could not be undone makes of cause an *[undoError].
 func (s *steps) rollback(ctx context.Context, cause error) error {
 	if len(s.undo) == 0 {
 		return cause
 	}
 	line := s.ui.step("Rolling back")
 	ctx = context.WithoutCancel(ctx)
-	errs := []error{cause}
+	var errs []error
 	for i := len(s.undo) - 1; i >= 0; i-- {
 		u := s.undo[i]
 		line.detail(u.name)
 		err := func() error {
-			ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+			ctx, cancel := context.WithTimeout(ctx, s.undoTimeout())
 			defer cancel()
-			return u.run(ctx)
+			err := u.run(ctx)
+			if err != nil && ctx.Err() != nil {
+				return fmt.Errorf("not done within %s: %w", s.undoTimeout(), err)
+			}
+			return err
 		}()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("rolling back (%s): %w", u.name, err))
 		}
 	}
 	s.undo = nil
-	if len(errs) > 1 {
+	if len(errs) > 0 {
 		line.fail()
-		return errors.Join(errs...)
+		return &undoError{cause: cause, errs: errs}
 	}
 	line.done("")
 	return cause

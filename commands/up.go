@@ -116,7 +116,7 @@ func (a *app) runUp(ctx context.Context, o upOptions, report func(*upResult) err
 		if len(s.before.Containers) > 0 && len(s.steps.undo) > 0 {
 			a.ui.note("what there was of it before stays; ctis down " + s.id + " removes it")
 		}
-		return nil, s.steps.rollback(ctx, err)
+		return nil, s.tellLeft(ctx, s.steps.rollback(ctx, err))
 	}
 	return &s.result, nil
 }

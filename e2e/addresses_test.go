@@ -363,6 +363,11 @@ func TestTwoNetworksOfOneNameAreRefusedWithTheirIDs(t *testing.T) {
 	b.docker("network", "disconnect", "-f", first, b.instance+"-simulator")
 	b.docker("stop", "-t", "0", id+"-default-1")
 	b.docker("rm", id+"-default-1")
+	// Of a project without any container both would be removed as left behind.
+	if out := b.docker("create", "--name", id+"-alive", "--label", "com.docker.compose.project="+id, "--label", "com.docker.compose.service=default",
+		"--label", "com.docker.compose.oneoff=True", image(t, images.Agent()), "wait"); len(out) != 64 {
+		t.Fatalf("docker create: %s", out)
+	}
 	r := b.ctis("up", dir, "--id", id)
 	if r.code != 1 || !strings.Contains(r.stderr, first) || !strings.Contains(r.stderr, second) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)

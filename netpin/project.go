@@ -53,6 +53,28 @@ func (c Container) OneOff() bool { return c.Labels[labelOneoff] == "True" }
 // purpose unless their removal was asked for.
 func (p Project) Empty() bool { return len(p.Containers) == 0 && len(p.Networks) == 0 }
 
+// without is what p has and before had not.
+func (p Project) without(before Project) Project {
+	left := Project{Name: p.Name}
+	for _, c := range p.Containers {
+		if !slices.ContainsFunc(before.Containers, func(old Container) bool { return old.ID == c.ID }) {
+			left.Containers = append(left.Containers, c)
+		}
+	}
+	for _, n := range p.Networks {
+		if !slices.ContainsFunc(before.Networks, func(old Network) bool { return old.ID == n.ID }) {
+			left.Networks = append(left.Networks, n)
+		}
+	}
+	fresh := func(now, old []string) []string {
+		return slices.DeleteFunc(slices.Clone(now), func(name string) bool { return slices.Contains(old, name) })
+	}
+	left.Volumes = fresh(p.Volumes, before.Volumes)
+	left.Anonymous = fresh(p.Anonymous, before.Anonymous)
+	left.Images = fresh(p.Images, before.Images)
+	return left
+}
+
 // Names lists the project's containers and networks for a message.
 func (p Project) Names() string {
 	var names []string
@@ -234,6 +256,7 @@ type SweepOptions struct {
 	Volumes []string      // these volumes, by name
 	Named   bool          // the project's named volumes too
 	Keep    []string      // except these
+	Before  Project       // what was there before and stays, by id; volumes and images by name
 	Timeout time.Duration // how long a container may take to stop
 	// Settle has Sweep look again until nothing came for a while: what the engine
 	// was asked for by a process that is just being ended may still be made.
@@ -259,6 +282,7 @@ func Sweep(ctx context.Context, eng Sweeper, name string, o SweepOptions) error 
 		if err != nil {
 			return err
 		}
+		left = left.without(o.Before)
 		if err := sweep(ctx, eng, left, o); err != nil {
 			return err
 		}

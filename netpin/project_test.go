@@ -199,3 +199,28 @@ func TestTrajectoriesAreFoundByTheirInstancesLabel(t *testing.T) {
 		t.Errorf("%q, %v", ids, err)
 	}
 }
+
+// TestSweepingLeavesWhatWasThereBefore: by id, for what is made anew has the old name.
+func TestSweepingLeavesWhatWasThereBefore(t *testing.T) {
+	f := projectWorld()
+	before, err := FindProject(t.Context(), f, "t1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addNetwork("n9", "t1_external", "198.18.9.0/27", map[string]string{labelProject: "t1", labelNetwork: "external"})
+	f.volumes = append(f.volumes, &volume.Volume{Name: "t1_new", Labels: map[string]string{labelProject: "t1"}})
+	before.Containers = slices.DeleteFunc(before.Containers, func(c Container) bool { return c.Name == "t1-created-1" }) // so it is new
+	if err := Sweep(t.Context(), f, "t1", SweepOptions{Before: before, Named: true}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := FindProject(t.Context(), f, "t1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := after.Names(); got != "container t1-addressless-1, container t1-running-1, network t1_external" || after.Networks[0].ID != "n1" {
+		t.Errorf("left: %s (%s)", got, after.Networks[0].ID)
+	}
+	if !slices.Equal(after.Volumes, []string{"t1_db"}) {
+		t.Errorf("volumes %v", after.Volumes)
+	}
+}
