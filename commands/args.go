@@ -2,15 +2,22 @@ package commands
 
 import (
 	"flag"
+	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
+// emptyHint is for a value that a script took from a variable nobody set. To take it
+// for a value that was not given would be to do something else than was meant: a
+// random id, the current directory.
+const emptyHint = "set the variable that it comes from, or leave it out"
+
 // orderArgs puts flags before positional arguments, because users write
 // `ctis up DIR --id x` and the library stops reading flags at the first
 // argument. Flags of the whole program may stand anywhere, and so may --help.
-// What follows "--" is an argument whatever it looks like.
+// What follows "--" is an argument whatever it looks like. No flag's value and no
+// argument may be empty.
 func orderArgs(root *cli.App, args []string) ([]string, error) {
 	if len(args) == 0 || len(args) > 1 && args[1] == "complete" {
 		return args, nil // complete gets a line that is still being typed
@@ -35,7 +42,7 @@ func orderArgs(root *cli.App, args []string) ([]string, error) {
 			positional = append(positional, arg)
 			continue
 		}
-		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		name, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if name == "help" || name == "h" {
 			if command != nil {
 				return []string{args[0], command.Name, "--help"}, nil
@@ -56,7 +63,17 @@ func orderArgs(root *cli.App, args []string) ([]string, error) {
 				return nil, &usageError{msg: "flag " + quoted(arg) + " needs a value"}
 			}
 			i++
-			*to = append(*to, args[i])
+			value = args[i]
+			*to = append(*to, value)
+		}
+		if takesValue && value == "" {
+			given, _, _ := strings.Cut(arg, "=")
+			return nil, &usageError{msg: "flag " + quoted(given) + " has an empty value", hint: emptyHint}
+		}
+	}
+	for i, arg := range positional {
+		if arg == "" {
+			return nil, &usageError{msg: fmt.Sprintf("argument %d is empty", i+1), hint: emptyHint}
 		}
 	}
 	out := append([]string{args[0]}, program...)
