@@ -19,6 +19,7 @@ func (c *checker) addresses() {
 		net := c.project.Networks[key]
 		pools := c.pools(key, net)
 		c.fixedAddresses(key, net, pools)
+		c.room(key, net, pools)
 		if c.networkUsed(key) && !bool(net.External) {
 			all = append(all, pools...)
 		}

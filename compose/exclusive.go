@@ -154,15 +154,10 @@ func (c *checker) networkUsed(key string) bool {
 }
 
 func (c *checker) volumeExclusives(key string, v types.VolumeConfig) {
-	used := slices.ContainsFunc(c.project.ServiceNames(), func(name string) bool {
-		return slices.ContainsFunc(c.project.Services[name].Volumes, func(m types.ServiceVolumeConfig) bool {
-			return m.Type == types.VolumeTypeVolume && m.Source == key
-		})
-	})
 	x := Exclusive{Exclusive: api.Exclusive{Kind: api.KindVolume, Name: v.Name}, Key: key, Fixed: true}
 	device := v.DriverOpts["device"]
 	switch {
-	case !used:
+	case !c.volumeUsed(key):
 		return
 	case bool(v.External):
 		x.External = true

@@ -34,6 +34,7 @@ func (c *checker) check() {
 	c.takenNames()
 	c.heldKeys()
 	c.addresses()
+	c.sameNames()
 	c.sharedContainers()
 	c.warnings()
 }
