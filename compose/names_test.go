@@ -165,6 +165,33 @@ func TestParseTargetAcceptsServiceColonPortOnly(t *testing.T) {
 	}
 }
 
+// TestATargetThatIsNoneIsToldAsOneThatIs: what the advice says to write can be written.
+func TestATargetThatIsNoneIsToldAsOneThatIs(t *testing.T) {
+	const form = "write service:port"
+	for in, want := range map[string]string{
+		"http://default:80/":     `target "http://default:80/" has a scheme; write "default:80"`,
+		"https://default:8443/x": `target "https://default:8443/x" has a scheme; write "default:8443"`,
+		"http://default":         `target "http://default" has a scheme; ` + form,
+		"default:080":            `target "default:080" has "080" as its port; write "default:80"`,
+		"default:+80":            `target "default:+80" has "+80" as its port; write "default:80"`,
+		"default:80/tcp":         `target "default:80/tcp" has "80/tcp" as its port; write "default:80"`,
+		" default: 80":           `target " default: 80" has no service name at its beginning; write "default:80"`,
+		"default:000":            `target "default:000" has "000" as its port; it must be a number from 1 to 65535`,
+		"default:80:81":          `target "default:80:81" has "80:81" as its port; it must be a number from 1 to 65535`,
+		"default":                `target "default" has no port; ` + form,
+		":80":                    `target ":80" has no service name at its beginning; ` + form,
+	} {
+		if _, err := ParseTarget(in); err == nil || err.Error() != want {
+			t.Errorf("%q: %v\nwant %s", in, err, want)
+		}
+		if meant, ok := meantTarget(in); ok {
+			if got, err := ParseTarget(meant.String()); err != nil || got != meant {
+				t.Errorf("%q: advice %s is %v, %v", in, meant, got, err)
+			}
+		}
+	}
+}
+
 func FuzzParseTarget(f *testing.F) {
 	for _, s := range []string{"a:1", "a:b:1", ":1", "a:", "http://a:1", "a:00001"} {
 		f.Add(s)

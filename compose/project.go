@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/dotenv"
@@ -60,6 +61,14 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 	}
 	if len(c.ComposeFiles) == 0 {
 		m.files = discover(dir)
+	}
+	if len(m.files) == 0 && len(c.ComposeFiles) == 0 {
+		for _, name := range cli.DefaultFileNames {
+			path := filepath.Join(dir, name)
+			if err := present(path); err != nil && there(path) {
+				ps.errorf(place{File: shown(path)}, "Compose file %q %s", name, err)
+			}
+		}
 	}
 	if len(m.files) == 0 && len(ps) == 0 && len(c.ComposeFiles) == 0 {
 		ps.errorf(c.index.place(0), "there is no Compose file beside %s", ConfigFile).
@@ -160,15 +169,28 @@ func discover(dir string) []string {
 // read is for [readFile] to say.
 func present(path string) error {
 	fi, err := os.Stat(path)
+	var wrong *os.PathError
 	switch {
+	case os.IsNotExist(err) && there(path):
+		return fmt.Errorf("is a link to what does not exist")
 	case os.IsNotExist(err):
 		return fmt.Errorf("does not exist")
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("is a link that leads in a circle")
+	case errors.As(err, &wrong):
+		return fmt.Errorf("cannot be read: %w", wrong.Err) // the caller names the file
 	case err != nil:
 		return fmt.Errorf("cannot be read: %w", err)
 	case fi.IsDir():
 		return fmt.Errorf("is a directory")
 	}
 	return nil
+}
+
+// there says whether something has that name, if only a link that leads nowhere.
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // withoutCompose drops the variables that would steer Compose itself: a stray
