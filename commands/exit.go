@@ -141,7 +141,7 @@ func explain(ctx context.Context, instance string, err error) failure {
 		f.Hint = "each line above names a file, a line and a column; nothing was started"
 		f.Details = map[string]any{"problems": invalid.problems}
 	case errors.As(err, &id):
-		f.Code, f.Hint, f.exit = "invalid_id", "use "+quoted(id.Suggestion), exitUsage
+		f.Code, f.Hint, f.exit = "invalid_id", id.Hint(), exitUsage
 	case errors.As(err, &engine):
 		f.Code, f.Hint, f.exit = "engine", engine.hint, exitEngine
 	case errors.As(err, &missing), errors.As(err, &old):

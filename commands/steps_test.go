@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
 )
 
@@ -79,4 +80,27 @@ func TestAnInterruptSaysNothingOfWhatItMet(t *testing.T) {
 	if f.Message != "interrupted\nrolling back (x): no\nctis down t1" || f.exit != exitInterrupted {
 		t.Errorf("got %+v", f)
 	}
+}
+
+// TestAdviceIsGivenOnce: in the hint, not in the message too.
+func TestAdviceIsGivenOnce(t *testing.T) {
+	full := &netpin.ExhaustedError{Pool: netpin.DefaultPool, Networks: []string{"external"}, Taken: 3}
+	for _, c := range []struct {
+		err    error
+		advice string
+	}{
+		{compose.ValidateID("Traj.1"), "traj-1"},
+		{full, "CTIS_ADDRESS_POOL"},
+		{poolError("nonsense"), netpin.DefaultPool.String()},
+	} {
+		f := explain(t.Context(), "ctis", c.err)
+		if strings.Contains(f.Message, c.advice) || strings.Count(f.Hint, c.advice) != 1 {
+			t.Errorf("message %q, hint %q", f.Message, f.Hint)
+		}
+	}
+}
+
+func poolError(pool string) error {
+	_, err := (&app{env: map[string]string{"CTIS_ADDRESS_POOL": pool}}).addressPool()
+	return err
 }

@@ -72,7 +72,7 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 	}
 	if o.ID != "" {
 		if err := ValidateID(o.ID); err != nil {
-			ps.errorf(place{File: file}, "%s", err)
+			ps.errorf(place{File: file}, "%s", err).hint("use %q", SuggestID(o.ID))
 			return nil, ps
 		}
 	}

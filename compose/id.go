@@ -19,9 +19,12 @@ type InvalidIDError struct {
 }
 
 func (e *InvalidIDError) Error() string {
-	return fmt.Sprintf("trajectory id %q is not valid: it must start with a lower-case letter or digit and consist of at most %d lower-case letters, digits, hyphens and underscores; use %q",
-		e.ID, maxID, e.Suggestion)
+	return fmt.Sprintf("trajectory id %q is not valid: it must start with a lower-case letter or digit and consist of at most %d lower-case letters, digits, hyphens and underscores",
+		e.ID, maxID)
 }
+
+// Hint says what to do about it.
+func (e *InvalidIDError) Hint() string { return fmt.Sprintf("use %q", e.Suggestion) }
 
 // ValidateID checks that id can be a trajectory's id (SPEC §14). The error is
 // an *[InvalidIDError].

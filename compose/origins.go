@@ -89,7 +89,7 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 	}
 	if o.ID != "" {
 		if err := ValidateID(o.ID); err != nil {
-			ps.errorf(place{File: file}, "%s", err)
+			ps.errorf(place{File: file}, "%s", err).hint("use %q", SuggestID(o.ID))
 			return nil, ps
 		}
 	}

@@ -117,6 +117,27 @@ func TestExhaustedPoolNamesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// TestANetworkAndItsRouteAreCountedOnce: the host has a route to each network of the
+// engine, and may have ones to parts of it.
+func TestANetworkAndItsRouteAreCountedOnce(t *testing.T) {
+	pool := pfx("10.9.0.0/26")
+	for _, c := range []struct {
+		taken []netip.Prefix
+		count int
+		says  string
+	}{
+		{[]netip.Prefix{pfx("10.9.0.0/27"), pfx("10.9.0.0/27")}, 1, "a network or route is in its way"},
+		{[]netip.Prefix{pfx("10.9.0.32/27"), pfx("10.9.0.0/28"), pfx("10.9.0.0/27"), pfx("10.9.0.32/27"), pfx("10.9.0.33/32")}, 2, "2 ranges of networks and routes are in its way"},
+		{[]netip.Prefix{pfx("10.9.0.0/27"), pfx("10.0.0.0/8")}, 1, "a network or route is in its way"},
+		{[]netip.Prefix{pfx("10.8.0.0/24"), pfx("fd00::/8")}, 0, "it is too small"},
+	} {
+		e := &ExhaustedError{Pool: pool, Networks: []string{"external"}, Taken: overlapping(pool, c.taken)}
+		if want := `address pool 10.9.0.0/26 has no room left for network "external": ` + c.says; e.Taken != c.count || e.Error() != want {
+			t.Errorf("%v: %d, %s\nwant %s", c.taken, e.Taken, e, want)
+		}
+	}
+}
+
 func TestExistingNetworkKeepsItsSubnetAndAddresses(t *testing.T) {
 	before := mustCompute(t, one(NetworkWant{Simulator: true, Services: []ServiceWant{{Name: "b"}, {Name: "c"}}})).Networks["external"]
 	existing := fixedOf(before)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,7 @@ const minBits = 27
 func ParsePool(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(strings.TrimSpace(s))
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("address pool %q is no prefix like %s: %w", s, DefaultPool, err)
+		return netip.Prefix{}, fmt.Errorf("address pool %q is no address range: %w", s, err)
 	}
 	return p, checkPool(p)
 }
@@ -46,13 +47,18 @@ func checkPool(p netip.Prefix) error {
 type ExhaustedError struct {
 	Pool     netip.Prefix
 	Networks []string // keys of those that did not fit
-	Taken    int      // engine networks and routes that overlap the pool
+	Taken    int      // ranges of engine networks and routes that overlap the pool
 }
 
 func (e *ExhaustedError) Error() string {
-	return fmt.Sprintf("address pool %s has no room left for network %s: %d networks and routes use it; "+
-		"take finished trajectories down, or set CTIS_ADDRESS_POOL to a larger private range",
-		e.Pool, quoteAll(e.Networks), e.Taken)
+	use := fmt.Sprintf("%d ranges of networks and routes are in its way", e.Taken)
+	switch e.Taken {
+	case 0:
+		use = "it is too small"
+	case 1:
+		use = "a network or route is in its way"
+	}
+	return fmt.Sprintf("address pool %s has no room left for network %s: %s", e.Pool, quoteAll(e.Networks), use)
 }
 
 // SubnetFullError says that a network's own subnet has no free address.
@@ -154,12 +160,22 @@ func subnetBits(n NetworkWant) (int, error) {
 	return 0, fmt.Errorf("network %q is too large: no IPv4 subnet has room for %d containers", n.Key, containers)
 }
 
+// overlapping counts the ranges in taken that overlap the pool. A network and the
+// host's route to it, or to a part of it, are one.
 func overlapping(pool netip.Prefix, taken []netip.Prefix) int {
-	n := 0
+	var in []netip.Prefix
 	for _, p := range taken {
 		if p.Overlaps(pool) {
-			n++
+			in = append(in, p.Masked())
 		}
 	}
-	return n
+	// Wider ones first, so that what is inside another comes after it.
+	slices.SortFunc(in, func(a, b netip.Prefix) int { return a.Bits() - b.Bits() })
+	var ranges []netip.Prefix
+	for _, p := range in {
+		if !slices.ContainsFunc(ranges, p.Overlaps) {
+			ranges = append(ranges, p)
+		}
+	}
+	return len(ranges)
 }
