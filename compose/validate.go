@@ -26,6 +26,8 @@ type checker struct {
 	exclusive      []Exclusive
 }
 
+func (c *checker) written() writtenLists { return writtenLists{c.sources, c.model, c.vars} }
+
 func (c *checker) check() {
 	c.findDefaultService()
 	c.network()
