@@ -219,12 +219,17 @@ func (c *checker) mappings() []mapping {
 				}
 			}
 		}
-		for _, links := range [][]string{s.Links, s.ExternalLinks} {
-			for _, link := range links {
-				if _, alias, ok := strings.Cut(link, ":"); ok {
-					add(alias, "a link", "links")
-				}
+		for _, link := range s.Links { // one without another name is the service's own
+			if _, alias, ok := strings.Cut(link, ":"); ok {
+				all = append(all, mapping{alias, name, "a link", c.written().same(name, "links", link)})
 			}
+		}
+		for _, link := range s.ExternalLinks {
+			_, alias, ok := strings.Cut(link, ":")
+			if !ok {
+				alias = link
+			}
+			all = append(all, mapping{alias, name, "an external link", c.written().same(name, "external_links", link)})
 		}
 	}
 	return all
