@@ -80,8 +80,9 @@ func (c *checker) findDefaultService() {
 	case !ok:
 		c.problems.errorf(at, "default service %q is not a service of the project", name).didYouMean(name, c.serviceNames())
 	case !active:
-		c.problems.errorf(at, "default service %q needs the profile %s", name, quoted(s.Profiles, " or ")).
-			hint("add --profile %s", s.Profiles[0])
+		profiles := neededProfiles(c.project, name)
+		c.problems.errorf(at, "default service %q needs the profile %s%s", name, quoted(s.Profiles, " or "), further(profiles)).
+			hint("%s", addProfiles(profiles))
 	case s.Provider != nil:
 		c.problems.errorf(at, "default service %q is run by provider %q and has no container", name, s.Provider.Type)
 	case s.GetScale() < 1:

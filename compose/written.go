@@ -28,20 +28,25 @@ type textOf func(n *yaml.Node) string
 // at is where the list called attr of a service has the element that is meant,
 // in the file that wins; otherwise where the service has the list, as far as it is known.
 func (w writtenLists) at(service, attr string, meant func(n *yaml.Node, text textOf) bool) place {
+	return w.from(service, attr, func(_ *yamlIndex, n *yaml.Node, text textOf) bool { return meant(n, text) })
+}
+
+// from is at for what depends on the file that an element stands in.
+func (w writtenLists) from(service, attr string, meant func(x *yamlIndex, n *yaml.Node, text textOf) bool) place {
 	if at, ok := w.in(w.sources, service, attr, meant, mergeDepth); ok {
 		return at
 	}
 	return w.sources.at("services", service, attr)
 }
 
-func (w writtenLists) in(files sources, service, attr string, meant func(*yaml.Node, textOf) bool, depth int) (place, bool) {
+func (w writtenLists) in(files sources, service, attr string, meant func(*yamlIndex, *yaml.Node, textOf) bool, depth int) (place, bool) {
 	for _, x := range slices.Backward(files) {
 		list := x.value("services", service, attr)
 		if list == nil {
 			continue
 		}
 		for _, n := range listed(resolved(list)) {
-			if meant(n, w.text(x)) {
+			if meant(x, n, w.text(x)) {
 				return x.place(n), true
 			}
 		}
