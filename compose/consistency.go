@@ -20,7 +20,10 @@ const fewServices = 20
 // services finds what is inconsistent between the services of a model.
 func (d *diagnosis) services(ctx context.Context, p *types.Project) {
 	for i, name := range p.ServiceNames() {
-		wrong := d.service(name, p.Services[name], p)
+		wrong, readable := d.service(name, p.Services[name], p)
+		if !readable {
+			continue // compose-go would read what must not be
+		}
 		// The rest of the service is asked about without what is told already.
 		for range maxMends {
 			if i >= fewServices || ctx.Err() != nil || !d.takeOut(name, wrong) {
@@ -66,8 +69,9 @@ func (d *diagnosis) takeOut(service string, attributes []string) bool {
 }
 
 // service finds what can be told of one service without compose-go. It returns
-// the attributes that are wrong.
-func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project) (wrong []string) {
+// the attributes that are wrong, and whether all files that the service names
+// can be read.
+func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project) (wrong []string, readable bool) {
 	at := func(path ...string) place { return d.sources.at(append([]string{"services", name}, path...)...) }
 	bad := func(attr string) {
 		if !slices.Contains(wrong, attr) {
@@ -125,11 +129,11 @@ func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project
 	}
 	d.declared(name, s, p, bad)
 	total := 0
-	if path, err := readableService(p, name, &total); err != nil {
+	path, unreadable := readableService(p, name, &total)
+	if unreadable != nil {
 		var refused *refusedError
-		if errors.As(err, &refused) {
-			at, attr := d.fileOf(name, path)
-			bad(attr)
+		if errors.As(unreadable, &refused) {
+			at, _ := d.fileOf(name, path)
 			d.problems.refused(d.model.shown(path), at, refused)
 		}
 	}
@@ -141,7 +145,7 @@ func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project
 				hint("create it, or write env_file: [{path: …, required: false}]")
 		}
 	}
-	return wrong
+	return wrong, unreadable == nil
 }
 
 // lostDependencies finds services that are not declared in a depends_on that was
