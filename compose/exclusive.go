@@ -176,27 +176,27 @@ func (c *checker) volumeExclusives(key string, v types.VolumeConfig) {
 // trajectory.
 func (c *checker) serviceExclusives(name string, s types.ServiceConfig) {
 	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
-	container := func(ref string, path ...string) {
+	container := func(ref string, at place) {
 		x := Exclusive{Exclusive: api.Exclusive{Kind: api.KindContainer, Name: ref}, Key: name, Fixed: true, External: true}
 		own := slices.ContainsFunc(c.project.ServiceNames(), func(n string) bool { return c.project.Services[n].ContainerName == ref })
 		if ref != "" && !own { // its own: [checker.sharedContainers] says what to write instead
-			c.claim(x, at(path...), x.String())
+			c.claim(x, at, x.String())
 		}
 	}
 	for _, j := range [][2]string{{"network_mode", s.NetworkMode}, {"ipc", s.Ipc}, {"pid", s.Pid}} {
 		if ref, ok := strings.CutPrefix(j[1], types.ContainerPrefix); ok {
-			container(ref, j[0])
+			container(ref, at(j[0]))
 		}
 	}
-	for i, from := range s.VolumesFrom {
+	for _, from := range s.VolumesFrom {
 		if ref, ok := strings.CutPrefix(from, types.ContainerPrefix); ok {
 			ref, _, _ = strings.Cut(ref, ":")
-			container(ref, "volumes_from", strconv.Itoa(i))
+			container(ref, c.written().same(name, "volumes_from", from))
 		}
 	}
-	for i, link := range s.ExternalLinks {
+	for _, link := range s.ExternalLinks {
 		ref, _, _ := strings.Cut(link, ":")
-		container(ref, "external_links", strconv.Itoa(i))
+		container(ref, c.written().same(name, "external_links", link))
 	}
 	host := func(namespace string, path ...string) {
 		x := Exclusive{Exclusive: api.Exclusive{Kind: api.KindHost, Name: namespace}, Key: name, Fixed: true}

@@ -17,13 +17,18 @@ import (
 func (d *diagnosis) attributes(x *yamlIndex) {
 	opts := *d.model.interpolation(x.seenWith(d.vars)[0]).Interpolate
 	known := composeAttributes()
-	try := func(n *yaml.Node, path ...string) {
-		if n.Tag == "!reset" || n.Tag == "!override" {
+	type mistake struct {
+		key     *yaml.Node
+		section string
+	}
+	told := map[mistake]bool{} // what several entries merge in is wrong in one place
+	try := func(key, n *yaml.Node, path ...string) {
+		if n = resolved(n); n.Tag == "!reset" {
 			return
 		}
-		if key := keyWithoutText(resolved(n)); key != nil {
+		if key := keyWithoutText(n); key != nil {
 			d.wrong(x, path)
-			d.problems.errorf(x.place(key), "a key in %s is not text", strings.Join(path, ".")).hint("put it in quotes")
+			d.notText(x, key, path)
 			return
 		}
 		var value any
@@ -39,7 +44,10 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 		}
 		if err := guarded(func() error { return schema.Validate(doc) }); err != nil {
 			d.wrong(x, path)
-			d.attribute(x, path, known, err)
+			if m := (mistake{key, path[0]}); !told[m] {
+				told[m] = true
+				d.attribute(x, path, known, err)
+			}
 		}
 	}
 	for _, root := range x.roots {
@@ -47,27 +55,49 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			d.problems.errorf(x.place(root), "a Compose file must be a mapping at its top")
 			continue
 		}
-		each(root, func(section string, body *yaml.Node) {
+		d.textual(x, root, nil, func(key, body *yaml.Node) {
+			section := key.Value
 			kind, sectioned := sectionKinds[section]
-			if !sectioned || body.Kind != yaml.MappingNode {
-				try(body, section)
+			if body = resolved(body); !sectioned || body.Kind != yaml.MappingNode {
+				try(key, body, section)
 				return
 			}
-			each(body, func(name string, entry *yaml.Node) {
-				for entry.Kind == yaml.AliasNode {
-					entry = entry.Alias
-				}
+			d.textual(x, body, []string{section}, func(key, entry *yaml.Node) {
+				name := key.Value
+				entry = resolved(entry)
 				if entry.Kind != yaml.MappingNode || len(known[kind]) == 0 {
-					try(entry, section, name)
+					try(key, entry, section, name)
 					return
 				}
-				each(entry, func(attr string, value *yaml.Node) {
-					if attr != "<<" {
-						try(value, section, name, attr)
-					}
+				d.textual(x, entry, []string{section, name}, func(key, value *yaml.Node) {
+					try(key, value, section, name, key.Value)
 				})
 			})
 		})
+	}
+}
+
+// textual calls yield for the members of the mapping at path, those that it
+// merges in included. A key that is no text is reported instead.
+func (d *diagnosis) textual(x *yamlIndex, n *yaml.Node, path []string, yield func(key, value *yaml.Node)) {
+	for _, m := range members(n, mergeDepth) {
+		if m.key.ShortTag() == "!!str" {
+			yield(m.key, m.value)
+			continue
+		}
+		d.wrong(x, append(slices.Clone(path), m.key.Value))
+		d.notText(x, m.key, path)
+	}
+}
+
+// notText reports a key in what is at path, once for all that merge it in.
+func (d *diagnosis) notText(x *yamlIndex, key *yaml.Node, path []string) {
+	at, where := x.place(key), "at the top of a Compose file"
+	if len(path) > 0 {
+		where = "in " + strings.Join(path, ".")
+	}
+	if !slices.ContainsFunc(*d.problems, func(p Problem) bool { return place{p.File, p.Line, p.Column} == at }) {
+		d.problems.errorf(at, "a key %s is not text", where).hint("put it in quotes")
 	}
 }
 

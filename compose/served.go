@@ -59,27 +59,27 @@ func (r *configReader) repeatedHosts(c *Config) {
 // takenNames finds served hostnames that the environment itself gives another
 // meaning: such a name would never reach the simulator.
 func (c *checker) takenNames() {
-	taken := map[Hostname]mapping{}
+	taken := map[Hostname][]mapping{}
 	for _, m := range c.mappings() {
 		if host, err := ParseHostname(m.name); err == nil {
-			if _, twice := taken[host]; !twice {
-				taken[host] = m
-			}
+			taken[host] = append(taken[host], m)
 		}
 	}
 	for _, s := range c.config.served() {
-		m, ok := taken[s.host]
-		if !ok {
-			continue
+		for _, m := range taken[s.host] {
+			c.takenName(s, m)
 		}
-		p := c.problems.errorf(s.place, "hostname %q is taken by the environment: service %q has it as %s", s.name, m.service, m.what)
-		switch s.what {
-		case "persona":
-			p.hint("remove it there (%s:%d), or play another name", m.at.File, m.at.Line)
-		case "exposed service":
-			p.hint("remove it there (%s:%d), or expose another name", m.at.File, m.at.Line)
-		default:
-			p.hint("remove it there (%s:%d), or do not proxy it", m.at.File, m.at.Line)
-		}
+	}
+}
+
+func (c *checker) takenName(s servedHost, m mapping) {
+	p := c.problems.errorf(s.place, "hostname %q is taken by the environment: service %q has it as %s", s.name, m.service, m.what)
+	switch s.what {
+	case "persona":
+		p.hint("remove it there (%s:%d), or play another name", m.at.File, m.at.Line)
+	case "exposed service":
+		p.hint("remove it there (%s:%d), or expose another name", m.at.File, m.at.Line)
+	default:
+		p.hint("remove it there (%s:%d), or do not proxy it", m.at.File, m.at.Line)
 	}
 }

@@ -33,6 +33,8 @@ func translation(pattern, path, message, hint string) rule {
 // shape, in the order in which they are tried. Its texts are not part of its
 // interface: one that has changed is shown as it is, at the place that it names.
 var rules = []rule{
+	translation(`^(\S+)\.([^.\s]+) false schema$`, "$1.$2", "unknown attribute \"$2\" in $1", ""),
+	translation(`^(\S+) additional propert(?:y|ies) '([^']+)'.* not allowed$`, "$1.$2", "unknown attribute \"$2\" in $1", ""),
 	translation(`^dependency cycle detected: (\S+) (->.*)$`, "services.$1.depends_on", "services wait for each other in a circle: $1 $2", "remove one of the dependencies"),
 	translation(`mutualy? exclusive dockerfile and dockerfile_inline`, "services.$S.build.dockerfile_inline", "service $Q has both a dockerfile and a dockerfile_inline", "keep one of them"),
 	translation(`declares unknown service "([^"]+)" as additional contexts (\S+)`, "services.$S.build.additional_contexts.$2", "service $Q builds with the service \"$1\", which is not declared", ""),

@@ -26,6 +26,8 @@ type checker struct {
 	exclusive      []Exclusive
 }
 
+func (c *checker) written() writtenLists { return writtenLists{c.sources, c.model, c.vars} }
+
 func (c *checker) check() {
 	c.findDefaultService()
 	c.network()
@@ -79,8 +81,9 @@ func (c *checker) findDefaultService() {
 	case !ok:
 		c.problems.errorf(at, "default service %q is not a service of the project", name).didYouMean(name, c.serviceNames())
 	case !active:
-		c.problems.errorf(at, "default service %q needs the profile %s", name, quoted(s.Profiles, " or ")).
-			hint("add --profile %s", s.Profiles[0])
+		profiles := neededProfiles(c.project, name)
+		c.problems.errorf(at, "default service %q needs the profile %s%s", name, quoted(s.Profiles, " or "), further(profiles)).
+			hint("%s", addProfiles(profiles))
 	case s.Provider != nil:
 		c.problems.errorf(at, "default service %q is run by provider %q and has no container", name, s.Provider.Type)
 	case s.GetScale() < 1:
@@ -218,12 +221,17 @@ func (c *checker) mappings() []mapping {
 				}
 			}
 		}
-		for _, links := range [][]string{s.Links, s.ExternalLinks} {
-			for _, link := range links {
-				if _, alias, ok := strings.Cut(link, ":"); ok {
-					add(alias, "a link", "links")
-				}
+		for _, link := range s.Links { // one without another name is the service's own
+			if _, alias, ok := strings.Cut(link, ":"); ok {
+				all = append(all, mapping{alias, name, "a link", c.written().same(name, "links", link)})
 			}
+		}
+		for _, link := range s.ExternalLinks {
+			_, alias, ok := strings.Cut(link, ":")
+			if !ok {
+				alias = link
+			}
+			all = append(all, mapping{alias, name, "an external link", c.written().same(name, "external_links", link)})
 		}
 	}
 	return all

@@ -54,8 +54,8 @@ func (c *checker) portWarnings(name string, s types.ServiceConfig) {
 	if s.NetworkMode == "host" {
 		return
 	}
-	for i, p := range s.Ports {
-		at := c.sources.at("services", name, "ports", strconv.Itoa(i))
+	for _, p := range s.Ports {
+		at := c.written().port(name, p)
 		where := ""
 		if p.HostIP == "" {
 			where = " of the loopback address"
@@ -88,13 +88,13 @@ func (c *checker) hostWarnings(name string, s types.ServiceConfig) {
 	if s.Pid == "host" {
 		c.problems.warnf(at("pid"), "service %q sees the processes of the host, and with them those of every trajectory", name)
 	}
-	for i, v := range s.Volumes {
+	for _, v := range s.Volumes {
 		switch {
 		case v.Type != types.VolumeTypeBind:
 		case reachesEngine(v.Source):
-			c.problems.warnf(at("volumes", v.Source), "service %q has the engine's socket, by %s: it controls the host", name, v.Source)
+			c.problems.warnf(c.written().volume(name, v), "service %q has the engine's socket, by %s: it controls the host", name, v.Source)
 		case !v.ReadOnly:
-			c.problems.warnf(at("volumes", strconv.Itoa(i)), "service %q can write to %s of the host, which all trajectories of the environment share", name, c.relative(v.Source)).
+			c.problems.warnf(c.written().volume(name, v), "service %q can write to %s of the host, which all trajectories of the environment share", name, c.relative(v.Source)).
 				hint("mount it read-only, or use a volume, which each trajectory has for itself")
 		}
 	}

@@ -176,6 +176,39 @@ func merged(n *yaml.Node, part string, depth int) (key, value *yaml.Node) {
 	return nil, nil
 }
 
+// pair is one member of a mapping.
+type pair struct{ key, value *yaml.Node }
+
+// members lists what a mapping has: its own members, in order, and then those
+// that it merges in by "<<", as far as no earlier one has their key. depth is
+// how many "<<" are followed one from another.
+func members(n *yaml.Node, depth int) []pair {
+	var all []pair
+	has := map[string]bool{}
+	var from []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := resolved(n.Content[i]), n.Content[i+1]
+		if key.ShortTag() == "!!merge" {
+			from = append(from, listed(resolved(value))...)
+			continue
+		}
+		has[key.Value] = true
+		all = append(all, pair{key, value})
+	}
+	for _, m := range from {
+		if m.Kind != yaml.MappingNode || depth == 0 {
+			continue
+		}
+		for _, p := range members(m, depth-1) {
+			if !has[p.key.Value] {
+				has[p.key.Value] = true
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
 // scalars calls yield for each string-like value in the file, with its path as
 // compose-go writes it: list elements are "[]". Anchored values come once,
 // where they are defined.
