@@ -48,7 +48,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, d
 		}
 		return nil, &usageError{msg: fmt.Sprintf("image %q is no simulator: it has no label %s", image.Ref, simulator.LabelProtocol), hint: hint}
 	}
-	return image, err
+	return image, explainBuild(err)
 }
 
 // imageOptions is how an image is built here. Every line of the builder is shown

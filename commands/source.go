@@ -36,7 +36,7 @@ func (o *sourceOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + ", or Dockerfile where that is not there)", Destination: &o.file},
 		&cli.GenericFlag{Name: "build-arg", Usage: "build argument `K=V`, or K with its value from the environment (repeatable)", Value: &o.args},
 		&cli.StringFlag{Name: "target", Usage: "build `STAGE` of the Dockerfile instead of its last one", Destination: &o.target},
-		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit or a Dockerfile without RUN)", Destination: &o.platform},
+		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit)", Destination: &o.platform},
 	}
 }
 
@@ -149,6 +149,15 @@ func (a *app) buildArgs(list []string) (map[string]string, error) {
 		args[name] = value
 	}
 	return args, nil
+}
+
+// explainBuild does the same for what is only found with the engine's help.
+func explainBuild(err error) error {
+	var syntax *imagehash.SyntaxError
+	if errors.As(err, &syntax) {
+		return explainSource(err)
+	}
+	return err
 }
 
 // explainSource makes of a source that is wrong the user's to correct. One that is

@@ -78,12 +78,14 @@ type Input struct {
 type Sum struct {
 	Hash       string   // the first HashLen hex digits of Full
 	Full       string   // SHA-256 of the canonical form, 64 hex digits
-	Dockerfile Input    // named by its path in the context
+	Dockerfile Input    // named by its path in the context; executable only if it is copied so
 	Inputs     []Input  // sorted bytewise by path; contains the Dockerfile only if it is copied
 	Args       []Arg    // build arguments to pass
 	Target     string   // stage to build; "" is the last
 	Platform   string   // to build for; "" is the engine's
 	Remote     []Remote // what else the build reads; not covered by the hash
+
+	Bases []*Base // images it builds on, once each, by line
 
 	in *Inputs
 }
@@ -119,7 +121,7 @@ func (s *Sum) Warnings() []string {
 
 // Sum reads and hashes every input.
 func (in *Inputs) Sum() (*Sum, error) {
-	s := &Sum{in: in, Args: in.Args, Target: in.Target, Platform: in.Platform, Remote: in.Remote}
+	s := &Sum{in: in, Args: in.Args, Target: in.Target, Platform: in.Platform, Remote: in.Remote, Bases: in.Bases}
 	df := sha256.Sum256(in.dockerfile)
 	s.Dockerfile = Input{
 		Path: in.Dockerfile, Kind: KindFile,
@@ -132,6 +134,9 @@ func (in *Inputs) Sum() (*Sum, error) {
 	for _, one := range s.Inputs {
 		if one.Path == in.Dockerfile && one.Digest != s.Dockerfile.Digest {
 			return nil, &ChangedInputError{Path: one.Path}
+		}
+		if one.Path == in.Dockerfile {
+			s.Dockerfile.Exec = one.Exec
 		}
 	}
 

@@ -26,11 +26,15 @@ type Inputs struct {
 	Args       []Arg    // passed build arguments that the Dockerfile declares, sorted by name
 	Remote     []Remote // what it reads from elsewhere: no hash covers its content
 
+	Bases []*Base // images it builds on, once each, by line
+
 	fsys       fs.FS
 	dockerfile []byte
 	paths      []string // sorted bytewise
 	links      map[string]bool
 	notes      []string // what will surprise
+	needs      []Need   // what the classic builder does otherwise
+	ends       int      // the last line that one reads for the target; 0 is the file's
 	ignoreFile []byte   // for a context made of the inputs alone
 }
 
@@ -74,6 +78,9 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 		Dockerfile: dockerfile,
 		Target:     o.Target,
 		Remote:     sc.remote,
+		Bases:      sc.bases,
+		needs:      sc.needs,
+		ends:       sc.ends,
 		fsys:       fsys,
 		dockerfile: data,
 		paths:      slices.Sorted(maps.Keys(t.found)),
