@@ -30,12 +30,13 @@ type Inputs struct {
 
 	fsys       fs.FS
 	dockerfile []byte
-	paths      []string // sorted bytewise
-	links      map[string]bool
-	notes      []string // what will surprise
-	needs      []Need   // what the classic builder does otherwise
-	ends       int      // the last line that one reads for the target; 0 is the file's
-	ignoreFile []byte   // for a context made of the inputs alone
+	paths      []string        // sorted bytewise
+	links      map[string]bool // those of paths that are links
+	dirs       []string        // that have to be there although nothing in them is an input, sorted
+	notes      []string        // what will surprise
+	needs      []Need          // what the classic builder does otherwise
+	ends       int             // the last line that one reads for the target; 0 is the file's
+	ignoreFile *ignoreFile     // for a context made of the inputs alone
 }
 
 // Arg is a build argument.
@@ -55,7 +56,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 	if err := noLinks(fsys, dockerfile); err != nil {
 		return nil, err
 	}
-	data, err := fs.ReadFile(fsys, dockerfile)
+	data, err := readRegular(fsys, dockerfile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("no Dockerfile at %q in the build context; name one that is there: %w", dockerfile, err)
 	}
@@ -70,7 +71,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, links: map[string]bool{}, found: map[string]struct{}{}}
+	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, links: map[string]bool{}, found: map[string]struct{}{}, dirs: map[string]struct{}{}}
 	if err := t.collectAll(sc.sources); err != nil {
 		return nil, err
 	}
@@ -85,6 +86,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 		dockerfile: data,
 		paths:      slices.Sorted(maps.Keys(t.found)),
 		links:      t.links,
+		dirs:       slices.Sorted(maps.Keys(t.dirs)),
 		notes:      t.notes,
 	}
 	if o.Platform != "" {
