@@ -93,7 +93,7 @@ func (a *app) runBuild(ctx context.Context, o buildOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	source, err := a.source(o.sourceOptions)
+	source, err := a.source(ctx, o.sourceOptions)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, d
 	var source *imagehash.Sum
 	if !imagehash.Overridden(ref, env, skip) {
 		var err error
-		if source, err = a.source(from); err != nil {
+		if source, err = a.source(ctx, from); err != nil {
 			return nil, err
 		}
 		for _, w := range source.Warnings() {

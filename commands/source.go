@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,7 +53,7 @@ func (w *words) Set(s string) error { *w = append(*w, s); return nil }
 func (w *words) String() string { return strings.Join(*w, " ") }
 
 // source hashes what the image is built from. Nothing asks the engine.
-func (a *app) source(o sourceOptions) (*imagehash.Sum, error) {
+func (a *app) source(ctx context.Context, o sourceOptions) (*imagehash.Sum, error) {
 	args, err := a.buildArgs(o.args)
 	if err != nil {
 		return nil, err
@@ -61,11 +62,11 @@ func (a *app) source(o sourceOptions) (*imagehash.Sum, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := imagehash.Read(files, imagehash.Options{Dockerfile: name, Args: args, Target: o.target, Platform: o.platform})
+	inputs, err := imagehash.Read(ctx, files, imagehash.Options{Dockerfile: name, Args: args, Target: o.target, Platform: o.platform})
 	if err != nil {
 		return nil, explainSource(err)
 	}
-	sum, err := inputs.Sum()
+	sum, err := inputs.Sum(ctx)
 	if err != nil {
 		return nil, explainSource(err)
 	}
@@ -164,7 +165,7 @@ func explainBuild(err error) error {
 // just being edited is not.
 func explainSource(err error) error {
 	var changed *imagehash.ChangedInputError
-	if errors.As(err, &changed) {
+	if errors.As(err, &changed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &usageError{msg: err.Error(), hint: "correct the Dockerfile, the build context or the command line; nothing was built"}

@@ -208,11 +208,11 @@ func (c buildCase) text(names map[int]string) string {
 
 func (c buildCase) sum(t *testing.T, dir, target string) *imagehash.Sum {
 	t.Helper()
-	in, err := imagehash.Read(os.DirFS(dir), imagehash.Options{Dockerfile: c.dockerfile(), Args: c.args, Target: target, Platform: c.platform})
+	in, err := imagehash.Read(t.Context(), os.DirFS(dir), imagehash.Options{Dockerfile: c.dockerfile(), Args: c.args, Target: target, Platform: c.platform})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := in.Sum()
+	sum, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

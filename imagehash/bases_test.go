@@ -11,11 +11,11 @@ import (
 func sumFor(t *testing.T, text string, o Options) (*Sum, error) {
 	t.Helper()
 	o.Dockerfile = "Dockerfile"
-	in, err := Read(context(text, "a", "b", "c"), o)
+	in, err := Read(t.Context(), contextOf(text, "a", "b", "c"), o)
 	if err != nil {
 		return nil, err
 	}
-	return in.Sum()
+	return in.Sum(t.Context())
 }
 
 func TestWhatABaseImageMaySetIsNotSettled(t *testing.T) {
@@ -159,7 +159,7 @@ func TestWhatTheBuildersMakeOfVariablesInTwoWaysNeedsBuildKit(t *testing.T) {
 
 func TestExecutableDockerfileIsBuiltAsItWasHashed(t *testing.T) {
 	for _, mode := range []string{"FROM scratch\nCOPY . /x\n", "FROM scratch\nCOPY a /x\n"} {
-		fsys := context(mode, "a")
+		fsys := contextOf(mode, "a")
 		fsys["Dockerfile"].Mode = 0o755
 		s := sum(t, fsys, nil)
 		copied := strings.Contains(mode, " . ")

@@ -51,15 +51,15 @@ func TestImageGetsADockerfileOnlyIfItIsAnInput(t *testing.T) {
 		"with odd characters": {"![x] *", "![[]x] *\n\\!*\n.dockerignore", "![x] * .dockerignore Dockerfile a", ".dockerignore\n\\!\\[x\\] \\*\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fsys := context("FROM scratch\nCOPY . /\n", "a", ".dockerignore="+tt.rules)
+			fsys := contextOf("FROM scratch\nCOPY . /\n", "a", ".dockerignore="+tt.rules)
 			if tt.dockerfile != "Dockerfile" {
 				fsys[tt.dockerfile] = fsys["Dockerfile"]
 			}
-			in, err := Read(fsys, Options{Dockerfile: tt.dockerfile})
+			in, err := Read(t.Context(), fsys, Options{Dockerfile: tt.dockerfile})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := in.Sum()
+			s, err := in.Sum(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,12 +101,12 @@ func TestCopiedIgnoreFileThatWouldHideOtherInputsIsOutruled(t *testing.T) {
 		"it says the same":     {".", "b\nd\n.dockerignore\n", ".dockerignore Dockerfile a d/Dockerfile", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fsys := context("", "d/Dockerfile=FROM scratch\nCOPY "+tt.copies+" /x", "a", "b", ".dockerignore=a\n", "d/Dockerfile.dockerignore="+tt.named)
-			in, err := Read(fsys, Options{Dockerfile: "d/Dockerfile"})
+			fsys := contextOf("", "d/Dockerfile=FROM scratch\nCOPY "+tt.copies+" /x", "a", "b", ".dockerignore=a\n", "d/Dockerfile.dockerignore="+tt.named)
+			in, err := Read(t.Context(), fsys, Options{Dockerfile: "d/Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := in.Sum()
+			s, err := in.Sum(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestDirectoriesOfWhichNothingIsCopiedAreThereForTheBuilder(t *testing.T) {
 		"COPY --exclude=* full /x/":               "full/",
 		"RUN --mount=source=empty,target=/x true": "empty/",
 	} {
-		fsys := context("FROM scratch\n"+text+"\n", "a", "full/f", "l->full", "hidden/f", ".dockerignore=hidden/*")
+		fsys := contextOf("FROM scratch\n"+text+"\n", "a", "full/f", "l->full", "hidden/f", ".dockerignore=hidden/*")
 		fsys["empty"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 		fsys["full/inner"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 		s := sum(t, fsys, nil)
@@ -171,9 +171,9 @@ func TestSourcesThatComeToNothingAreTakenWhereBuildersTakeThem(t *testing.T) {
 		"COPY hid* d* /x/": "!",
 		"COPY hid* /x/":    "!",
 	} {
-		fsys := context("FROM scratch\n"+text+"\n", "a", "hid", "d->nowhere", ".dockerignore=hid")
+		fsys := contextOf("FROM scratch\n"+text+"\n", "a", "hid", "d->nowhere", ".dockerignore=hid")
 		fsys["empty"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
-		in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
+		in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile"})
 		if want == "!" {
 			if err == nil {
 				t.Errorf("%s is taken", text)
@@ -188,7 +188,7 @@ func TestSourcesThatComeToNothingAreTakenWhereBuildersTakeThem(t *testing.T) {
 			t.Errorf("%s: notes %q, want %q", text, got, want)
 		}
 	}
-	fsys := context("FROM scratch\nCOPY . /x\n", "a", ".dockerignore=*")
+	fsys := contextOf("FROM scratch\nCOPY . /x\n", "a", ".dockerignore=*")
 	if s := sum(t, fsys, nil); len(s.Inputs) != 0 {
 		t.Errorf("inputs = %+v", s.Inputs)
 	}
@@ -197,12 +197,12 @@ func TestSourcesThatComeToNothingAreTakenWhereBuildersTakeThem(t *testing.T) {
 func TestPipesAreNotReadAsDockerfileOrIgnoreFile(t *testing.T) {
 	for _, name := range []string{"Dockerfile", ".dockerignore", "Dockerfile.dockerignore"} {
 		dir := t.TempDir()
-		write(t, dir, context("FROM scratch\nCOPY a /x\n", "a"))
+		write(t, dir, contextOf("FROM scratch\nCOPY a /x\n", "a"))
 		_ = os.Remove(filepath.Join(dir, name))
 		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if _, err := Read(t.Context(), os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); err == nil || !strings.Contains(err.Error(), "no regular file") {
 			t.Errorf("%s: error = %v", name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package imagehash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/moby/buildkit/util/suggest"
 )
 
 // Options says what is built of a build context.
@@ -24,6 +27,7 @@ type Inputs struct {
 	Target     string   // as given
 	Platform   string   // as builders name it
 	Args       []Arg    // passed build arguments that the Dockerfile declares, sorted by name
+	Proxy      []Arg    // passed build arguments that name a proxy and that it does not declare, sorted by name
 	Remote     []Remote // what it reads from elsewhere: no hash covers its content
 
 	Bases []*Base // images it builds on, once each, by line
@@ -45,9 +49,9 @@ type Arg struct{ Name, Value string }
 // Read finds what the Dockerfile inside fsys reads from fsys. Ignored is what
 // <Dockerfile>.dockerignore says, or .dockerignore if that does not exist.
 //
-// Its errors are *[SyntaxError], *[MissingInputError], *[NameError], or those of
-// reading fsys.
-func Read(fsys fs.FS, o Options) (*Inputs, error) {
+// Its errors are *[SyntaxError], *[MissingInputError], *[NameError], those of
+// reading fsys, or the context's.
+func Read(ctx context.Context, fsys fs.FS, o Options) (*Inputs, error) {
 	o.Dockerfile = path.Clean(o.Dockerfile)
 	dockerfile := o.Dockerfile
 	if !fs.ValidPath(dockerfile) {
@@ -71,7 +75,7 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{fsys: fsys, ignore: ig, dockerfile: dockerfile, links: map[string]bool{}, found: map[string]struct{}{}, dirs: map[string]struct{}{}}
+	t := &tree{ctx: ctx, fsys: fsys, ignore: ig, dockerfile: dockerfile, links: map[string]bool{}, found: map[string]struct{}{}, dirs: map[string]struct{}{}}
 	if err := t.collectAll(sc.sources); err != nil {
 		return nil, err
 	}
@@ -97,12 +101,31 @@ func Read(fsys fs.FS, o Options) (*Inputs, error) {
 		in.Platform = p.String()
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Args)) {
-		if sc.declared[name] || builderReads(name) {
-			in.Args = append(in.Args, Arg{name, o.Args[name]})
+		switch arg := (Arg{name, o.Args[name]}); {
+		case sc.declared[name] || builderReads(name):
+			in.Args = append(in.Args, arg)
+		case slices.Contains(proxyArgs, strings.ToUpper(name)):
+			in.Proxy = append(in.Proxy, arg)
+		default:
+			in.notes = append(in.notes, undeclared(dockerfile, name, slices.Sorted(maps.Keys(sc.declared))))
 		}
 	}
 	in.ignoreFile, err = in.contextIgnore(ig)
 	return in, err
+}
+
+// proxyArgs are the build arguments that every builder hands to what it runs without
+// an ARG, and keeps out of the image. They say how to reach what is fetched, so they
+// are no part of the hash unless an ARG declares them.
+var proxyArgs = []string{"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY"}
+
+// undeclared says that a build argument has no effect.
+func undeclared(dockerfile, name string, declared []string) string {
+	s := fmt.Sprintf("%s: no ARG declares build argument %q, so it has no effect", dockerfile, name)
+	if meant, ok := suggest.Search(name, declared, false); ok {
+		s += fmt.Sprintf("; did you mean %s?", meant)
+	}
+	return s
 }
 
 // builderReads names the build arguments that change an image although no ARG

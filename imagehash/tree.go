@@ -1,6 +1,7 @@
 package imagehash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 
 // tree collects inputs from a build context.
 type tree struct {
+	ctx        context.Context // of the one call that collects
 	fsys       fs.FS
 	ignore     ignore
 	dockerfile string
@@ -215,8 +217,8 @@ func (t *tree) glob(pattern string, n *tally) ([]string, error) {
 		if err != nil {
 			return fmt.Errorf("read build context at %q: %w", p, err)
 		}
-		if p == base {
-			return nil
+		if p == base || t.ctx.Err() != nil {
+			return t.ctx.Err()
 		}
 		rel := relative(base, p)
 		if ok, err := path.Match(tail, rel); err != nil {
@@ -250,6 +252,9 @@ func (t *tree) walk(root string, f *filter, n *tally) error {
 				return err
 			}
 			return fmt.Errorf("read build context at %q: %w", p, err)
+		}
+		if err := t.ctx.Err(); err != nil {
+			return err
 		}
 		if d.IsDir() {
 			pruned, err := t.ignore.prunes(p)

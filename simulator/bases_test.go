@@ -32,11 +32,11 @@ func (f baseImages) ImageInspect(ctx context.Context, ref string, opts ...client
 func dockerfileSource(t *testing.T, text string, o imagehash.Options) *imagehash.Sum {
 	t.Helper()
 	o.Dockerfile = "Dockerfile"
-	in, err := imagehash.Read(fstest.MapFS{"Dockerfile": {Data: []byte(text)}, "a": {Data: []byte("a")}}, o)
+	in, err := imagehash.Read(t.Context(), fstest.MapFS{"Dockerfile": {Data: []byte(text)}, "a": {Data: []byte("a")}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

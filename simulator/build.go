@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	dockerbuild "github.com/docker/docker/api/types/build"
@@ -102,7 +103,7 @@ func engineArch(ctx context.Context, eng ImageEngine) (string, error) {
 // that changes meanwhile breaks it off and no image comes of it. The image has no tag.
 func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile string, write func(io.Writer) error) (id string, err error) {
 	args := map[string]*string{}
-	for _, a := range o.Source.Args {
+	for _, a := range slices.Concat(o.Source.Args, o.Source.Proxy) {
 		args[a.Name] = &a.Value
 	}
 	r, w := io.Pipe()

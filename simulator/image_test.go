@@ -190,11 +190,11 @@ func ownContext() fstest.MapFS {
 
 func source(t *testing.T, fsys fs.FS, dockerfile string, args map[string]string) *imagehash.Sum {
 	t.Helper()
-	in, err := imagehash.Read(fsys, imagehash.Options{Dockerfile: dockerfile, Args: args})
+	in, err := imagehash.Read(t.Context(), fsys, imagehash.Options{Dockerfile: dockerfile, Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
