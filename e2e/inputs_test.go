@@ -231,6 +231,10 @@ func (c buildCase) write(t *testing.T, dir string, names map[int]string) map[str
 	}
 	put(c.dockerfile(), c.text(names), 0o644)
 	for _, f := range c.files {
+		if strings.HasSuffix(f, "/") {
+			place(t, dir, f+"x")
+			continue
+		}
 		if p, target, ok := strings.Cut(f, "->"); ok {
 			if err := os.Symlink(target, place(t, dir, p)); err != nil {
 				t.Fatal(err)
