@@ -21,11 +21,11 @@ func benchHash(ctx context.Context, runs int) error {
 	var f figures
 	for range runs + 1 {
 		err := timed(&f, func() error {
-			inputs, err := imagehash.Read(os.DirFS("."), imagehash.Options{Dockerfile: "templates/image/Dockerfile"})
+			inputs, err := imagehash.Read(ctx, os.DirFS("."), imagehash.Options{Dockerfile: "templates/image/Dockerfile"})
 			if err != nil {
 				return fmt.Errorf("run it from the repository's root: %w", err)
 			}
-			sum, err := inputs.Sum()
+			sum, err := inputs.Sum(ctx)
 			if err != nil {
 				return err
 			}

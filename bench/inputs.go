@@ -25,16 +25,16 @@ var contextShapes = []contextShape{{"many", 30000, 2 << 10}, {"large", 48, 8 << 
 // benchInputs measures the hash of a context beside one SHA-256 per file over the
 // same bytes on all processors, which is the least any such hash must do, and how
 // long it takes to find the files.
-func benchInputs(_ context.Context, runs int) error {
+func benchInputs(ctx context.Context, runs int) error {
 	for _, shape := range contextShapes {
-		if err := benchContext(shape, runs); err != nil {
+		if err := benchContext(ctx, shape, runs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func benchContext(shape contextShape, runs int) (err error) {
+func benchContext(ctx context.Context, shape contextShape, runs int) (err error) {
 	dir, err := os.MkdirTemp("", "ctis-bench-")
 	if err != nil {
 		return err
@@ -48,12 +48,12 @@ func benchContext(shape contextShape, runs int) (err error) {
 	for i := range runs + 1 {
 		var inputs *imagehash.Inputs
 		if err := timed(&find, func() (err error) {
-			inputs, err = imagehash.Read(os.DirFS(dir), imagehash.Options{Dockerfile: "Dockerfile"})
+			inputs, err = imagehash.Read(ctx, os.DirFS(dir), imagehash.Options{Dockerfile: "Dockerfile"})
 			return err
 		}); err != nil {
 			return err
 		}
-		ours := func() error { return timed(&hash, func() error { _, err := inputs.Sum(); return err }) }
+		ours := func() error { return timed(&hash, func() error { _, err := inputs.Sum(ctx); return err }) }
 		theirs := func() error { return timed(&bare, func() error { return sumFiles(paths) }) }
 		if i%2 == 1 {
 			ours, theirs = theirs, ours // neither always finds what the other left

@@ -93,12 +93,17 @@ func (a *app) runBuild(ctx context.Context, o buildOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	source, err := a.source(o.sourceOptions)
+	source, err := a.source(ctx, o.sourceOptions)
 	if err != nil {
 		return err
 	}
 	for _, w := range source.Warnings() {
 		a.ui.warn(w)
+	}
+	if (o.printTag || o.printInputs) && (o.given() || a.env["CTIS_BUILD_CONTEXT"] != "") {
+		for _, b := range source.Bases {
+			a.ui.warn(fmt.Sprintf("%s:%d: instructions that base image %q may add (ONBUILD) are not looked for without an engine; ctis build does", source.Dockerfile.Path, b.Line, b.Image))
+		}
 	}
 	result := &buildResult{Image: imagehash.Tag(source.Hash), Hash: source.Hash, Inputs: []buildInput{}}
 	for _, in := range source.All() {
@@ -125,7 +130,7 @@ func (a *app) buildAndPush(ctx context.Context, o buildOptions, source *imagehas
 		options.Choice, options.NoCache = imagehash.Resolve("", "", false, source.Hash), o.noCache
 		image, err := simulator.EnsureImage(ctx, a.engine, options)
 		if err != nil {
-			return "", err
+			return "", explainBuild(err)
 		}
 		result.Built = image.Built
 		if image.Protocol == 0 {

@@ -92,7 +92,7 @@ func (a *app) runGC(ctx context.Context, o gcOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	current, err := a.currentImages()
+	current, err := a.currentImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -133,18 +133,18 @@ func (a *app) runGC(ctx context.Context, o gcOptions) error {
 }
 
 // currentImages are the tags that are needed whoever uses them.
-func (a *app) currentImages() (map[string]string, error) {
+func (a *app) currentImages(ctx context.Context) (map[string]string, error) {
 	current := map[string]string{}
 	if ref := a.env["INTERNET_SIMULATOR_IMAGE"]; ref != "" {
 		current[ref] = "named by INTERNET_SIMULATOR_IMAGE"
 	}
-	own, err := a.source(sourceOptions{embedded: true})
+	own, err := a.source(ctx, sourceOptions{embedded: true})
 	if err != nil {
 		return nil, err
 	}
 	current[imagehash.Tag(own.Hash)] = "the image of this ctis"
 	if a.env["CTIS_BUILD_CONTEXT"] != "" {
-		named, err := a.source(sourceOptions{})
+		named, err := a.source(ctx, sourceOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, d
 	var source *imagehash.Sum
 	if !imagehash.Overridden(ref, env, skip) {
 		var err error
-		if source, err = a.source(from); err != nil {
+		if source, err = a.source(ctx, from); err != nil {
 			return nil, err
 		}
 		for _, w := range source.Warnings() {
@@ -48,7 +48,7 @@ func (a *app) ensureImage(ctx context.Context, ref string, from sourceOptions, d
 		}
 		return nil, &usageError{msg: fmt.Sprintf("image %q is no simulator: it has no label %s", image.Ref, simulator.LabelProtocol), hint: hint}
 	}
-	return image, err
+	return image, explainBuild(err)
 }
 
 // imageOptions is how an image is built here. Every line of the builder is shown

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ func (o *sourceOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + ", or Dockerfile where that is not there)", Destination: &o.file},
 		&cli.GenericFlag{Name: "build-arg", Usage: "build argument `K=V`, or K with its value from the environment (repeatable)", Value: &o.args},
 		&cli.StringFlag{Name: "target", Usage: "build `STAGE` of the Dockerfile instead of its last one", Destination: &o.target},
-		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit or a Dockerfile without RUN)", Destination: &o.platform},
+		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit)", Destination: &o.platform},
 	}
 }
 
@@ -52,7 +53,7 @@ func (w *words) Set(s string) error { *w = append(*w, s); return nil }
 func (w *words) String() string { return strings.Join(*w, " ") }
 
 // source hashes what the image is built from. Nothing asks the engine.
-func (a *app) source(o sourceOptions) (*imagehash.Sum, error) {
+func (a *app) source(ctx context.Context, o sourceOptions) (*imagehash.Sum, error) {
 	args, err := a.buildArgs(o.args)
 	if err != nil {
 		return nil, err
@@ -61,11 +62,11 @@ func (a *app) source(o sourceOptions) (*imagehash.Sum, error) {
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := imagehash.Read(files, imagehash.Options{Dockerfile: name, Args: args, Target: o.target, Platform: o.platform})
+	inputs, err := imagehash.Read(ctx, files, imagehash.Options{Dockerfile: name, Args: args, Target: o.target, Platform: o.platform})
 	if err != nil {
 		return nil, explainSource(err)
 	}
-	sum, err := inputs.Sum()
+	sum, err := inputs.Sum(ctx)
 	if err != nil {
 		return nil, explainSource(err)
 	}
@@ -151,11 +152,20 @@ func (a *app) buildArgs(list []string) (map[string]string, error) {
 	return args, nil
 }
 
+// explainBuild does the same for what is only found with the engine's help.
+func explainBuild(err error) error {
+	var syntax *imagehash.SyntaxError
+	if errors.As(err, &syntax) {
+		return explainSource(err)
+	}
+	return err
+}
+
 // explainSource makes of a source that is wrong the user's to correct. One that is
 // just being edited is not.
 func explainSource(err error) error {
 	var changed *imagehash.ChangedInputError
-	if errors.As(err, &changed) {
+	if errors.As(err, &changed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &usageError{msg: err.Error(), hint: "correct the Dockerfile, the build context or the command line; nothing was built"}

@@ -7,7 +7,7 @@ type buildCase struct {
 	at       string   // path of the Dockerfile; "" is Dockerfile
 	head     string   // what it begins with
 	parts    []part   // its stages; a last one, which gathers what they made, is added
-	files    []string // "path", "path=content", "path->target", "path!" (executable)
+	files    []string // "path", "path=content", "path->target", "path!" (executable), "path/" (empty directory)
 	args     map[string]string
 	platform string
 }
@@ -72,6 +72,8 @@ var buildCases = []buildCase{
 		{name: "nothing sets it", text: "COPY ${NOPE}a dir/${NOPE:-db} /x/"},
 		{name: "env of its own and of the line above", text: "ENV A=di B=r\nENV A=x C=$A$B\nCOPY $C/da /x/"},
 		{name: "arg after env", text: "ENV D=other\nARG D=dir\nCOPY $D/?a /x/", classic: &difference{reads: "other/oa"}},
+		{name: "arg below an env with the same value", text: "ENV D=dir\nARG D=dir\nCOPY $D/da /x"},
+		{name: "arg of the base stage set anew", text: "ARG D=dir\nCOPY b /1\nFROM {{part}} AS {{more}}\nARG D=other\nCOPY ${D}/oa /2/"},
 		{name: "onbuild of an image nobody builds from", text: "ONBUILD COPY a /x\nCOPY b /x"},
 		{name: "here-document", text: "COPY <<EOF b /x/\nCOPY dir /no\nEOF", since: 23, classic: refuses},
 		{name: "exclude", text: "COPY --exclude=sub --exclude=db dir /x", since: 29, classic: refuses},
@@ -117,6 +119,19 @@ var buildCases = []buildCase{
 		parts: []part{{name: "dir", text: "COPY dir /x", since: 23, before: &difference{reads: "dir/da dir/db"}}},
 		files: append([]string{".dockerignore=dir/sub\n!dir/sub/sa\n**/sub\n"}, small...)},
 	ignoring("the Dockerfile and the ignore file", "Dockerfile\n.dockerignore\n"),
+	ignoring("everything", "*\n"),
+	{name: "nothing of what is there", files: []string{".dockerignore=hidden/*\nb\n", "empty/", "hidden/f", "full/f", "a", "b"}, parts: []part{
+		{name: "an empty directory", text: "COPY empty /x/"},
+		{name: "an empty directory by a glob", text: "COPY emp* /x/"},
+		{name: "an empty directory beside a file", text: "COPY empty a /x/"},
+		{name: "a directory whose files are ignored", text: "COPY hidden /x/"},
+		{name: "an ignored file by a glob beside another", text: "COPY a b* /x/"},
+		{name: "a directory all of which is excluded", text: "COPY --exclude=* full /x/", since: 29, classic: refuses},
+	}},
+	{name: "both ignore files copied", at: "build/image.Dockerfile", files: []string{".dockerignore=dir/a\n", "build/image.Dockerfile.dockerignore=dir/b\n", "a", "dir/a", "dir/b"},
+		parts: []part{{name: "everything", text: "COPY . /x", classic: &difference{reads: ".dockerignore a build/image.Dockerfile build/image.Dockerfile.dockerignore dir/b"}}}},
+	{name: "both ignore files, one copied", at: "build/image.Dockerfile", files: []string{".dockerignore=dir/a\n", "build/image.Dockerfile.dockerignore=dir/b\nbuild\n", "a", "dir/a", "dir/b"},
+		parts: []part{{name: "everything", text: "COPY . /x", classic: &difference{reads: ".dockerignore a build/image.Dockerfile build/image.Dockerfile.dockerignore dir/b"}}}},
 	ignoring("the Dockerfile alone", "Dockerfile\n"),
 	{name: "ignoring with the Dockerfile elsewhere", at: "build/image.Dockerfile", parts: []part{{name: "everything", text: "COPY . /x"}},
 		files: append([]string{".dockerignore=build\ndir\n"}, small...)},

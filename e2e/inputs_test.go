@@ -208,11 +208,11 @@ func (c buildCase) text(names map[int]string) string {
 
 func (c buildCase) sum(t *testing.T, dir, target string) *imagehash.Sum {
 	t.Helper()
-	in, err := imagehash.Read(os.DirFS(dir), imagehash.Options{Dockerfile: c.dockerfile(), Args: c.args, Target: target, Platform: c.platform})
+	in, err := imagehash.Read(t.Context(), os.DirFS(dir), imagehash.Options{Dockerfile: c.dockerfile(), Args: c.args, Target: target, Platform: c.platform})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := in.Sum()
+	sum, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +231,10 @@ func (c buildCase) write(t *testing.T, dir string, names map[int]string) map[str
 	}
 	put(c.dockerfile(), c.text(names), 0o644)
 	for _, f := range c.files {
+		if strings.HasSuffix(f, "/") {
+			place(t, dir, f+"x")
+			continue
+		}
 		if p, target, ok := strings.Cut(f, "->"); ok {
 			if err := os.Symlink(target, place(t, dir, p)); err != nil {
 				t.Fatal(err)

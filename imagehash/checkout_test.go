@@ -95,7 +95,7 @@ func TestNamesThatAreNotUTF8AreRefusedUnlessIgnored(t *testing.T) {
 		}
 	}
 	var ne *NameError
-	if _, err := Read(os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); !asError(err, &ne) {
+	if _, err := Read(t.Context(), os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); !asError(err, &ne) {
 		t.Errorf("error = %v, want a *NameError", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".dockerignore"), []byte("**/*_test.go\n**/testdata\nserver/f?\nserver/d?\n"), 0o644); err != nil {

@@ -154,7 +154,7 @@ func TestInputsOfPublicTreesAreThoseListedByHand(t *testing.T) {
 			}
 			// Whatever the tree's own says, everything is copied.
 			fsys["Dockerfile"] = &fstest.MapFile{Data: []byte("FROM scratch\nCOPY . /\n")}
-			in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
+			in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package imagehash
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -18,14 +19,14 @@ const readSize = 256 << 10
 
 // digests looks at each path as it is now, on all processors. Of several errors
 // it returns that of the first path, so that the same trouble reads the same.
-func digests(fsys fs.FS, paths []string, links map[string]bool) ([]Input, error) {
+func digests(ctx context.Context, fsys fs.FS, paths []string, links map[string]bool) ([]Input, error) {
 	inputs := make([]Input, len(paths))
 	errs := make([]error, len(paths))
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(paths)) {
 		wg.Go(func() {
-			d := digester{fsys: fsys, hash: sha256.New(), buf: make([]byte, readSize)}
+			d := digester{ctx: ctx, fsys: fsys, hash: sha256.New(), buf: make([]byte, readSize)}
 			for failed.Load() == 0 {
 				i := int(next.Add(1)) - 1
 				if i >= len(paths) {
@@ -48,6 +49,7 @@ func digests(fsys fs.FS, paths []string, links map[string]bool) ([]Input, error)
 
 // digester is what one goroutine needs to hash files.
 type digester struct {
+	ctx  context.Context // of the one call that hashes
 	fsys fs.FS
 	hash hash.Hash
 	buf  []byte
@@ -56,6 +58,9 @@ type digester struct {
 // digest takes the path for what it was found to be. What has become a link, or
 // one no longer, since then is another source; whoever builds it sees that.
 func (d *digester) digest(p string, link bool) (Input, error) {
+	if err := d.ctx.Err(); err != nil {
+		return Input{}, err
+	}
 	if link {
 		return digestLink(d.fsys, p)
 	}
@@ -94,6 +99,9 @@ func (d *digester) digestFile(p string) (Input, error) {
 	// As much as it has: whether there is more by then, its size says as well as
 	// another read, which costs tens of thousands of small files a tenth more.
 	for left := in.Size; left > 0; {
+		if err := d.ctx.Err(); err != nil {
+			return Input{}, err
+		}
 		n, err := io.ReadFull(f, d.buf[:min(left, readSize)])
 		if left == in.Size {
 			in.CRLF = crlfScript(d.buf[:min(n, longestShebang)])

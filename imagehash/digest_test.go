@@ -63,7 +63,7 @@ func TestFileThatIsWrittenWhileItIsHashedHasNoHash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, fixed())
-			in, err := Read(meddler{FS: os.DirFS(dir), path: victim, do: func() {
+			in, err := Read(t.Context(), meddler{FS: os.DirFS(dir), path: victim, do: func() {
 				if err := do(filepath.Join(dir, victim)); err != nil {
 					t.Error(err)
 				}
@@ -71,7 +71,7 @@ func TestFileThatIsWrittenWhileItIsHashedHasNoHash(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = in.Sum()
+			_, err = in.Sum(t.Context())
 			var ce *ChangedInputError
 			if !errors.As(err, &ce) || ce.Path != victim {
 				t.Errorf("error = %v, want a *ChangedInputError for %s", err, victim)
@@ -99,14 +99,14 @@ func TestTheFirstOfSeveralTroublesIsTold(t *testing.T) {
 	for i := range 200 {
 		m[fmt.Sprintf("f%03d", i)] = &fstest.MapFile{Data: []byte("x")}
 	}
-	in, err := Read(m, Options{Dockerfile: "Dockerfile"})
+	in, err := Read(t.Context(), m, Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 200 {
 		delete(m, fmt.Sprintf("f%03d", i))
 	}
-	_, err = in.Sum()
+	_, err = in.Sum(t.Context())
 	var ce *ChangedInputError
 	if !errors.As(err, &ce) || ce.Path != "f000" {
 		t.Errorf("error = %v, want that of f000", err)
@@ -133,14 +133,14 @@ func BenchmarkReadAndSum(b *testing.B) {
 	b.Run("Read", func(b *testing.B) {
 		for b.Loop() {
 			var err error
-			if in, err = Read(os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); err != nil {
+			if in, err = Read(b.Context(), os.DirFS(dir), Options{Dockerfile: "Dockerfile"}); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("Sum", func(b *testing.B) {
 		for b.Loop() {
-			s, err := in.Sum()
+			s, err := in.Sum(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}

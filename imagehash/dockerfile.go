@@ -29,6 +29,9 @@ type scanned struct {
 	sources  []source // in order, those of an instruction together
 	remote   []Remote
 	declared map[string]bool // build arguments named by ARG
+	bases    []*Base
+	needs    []Need // what the classic builder does otherwise
+	ends     int    // the last line it reads for the target; 0 is the file's
 }
 
 // scanner walks the stages in order, as a builder does.
@@ -75,13 +78,15 @@ func scan(o Options, data []byte) (*scanned, error) {
 	if err != nil {
 		return nil, &SyntaxError{Dockerfile: s.file, Message: err.Error(), Err: err}
 	}
+	s.bound(nodes, need)
 	for i, n := range nodes {
-		sc := s.inherit(n)
+		sc := s.inherit(n, need[i])
 		s.scopes = append(s.scopes, sc)
 		if !need[i] {
 			continue
 		}
 		for _, cmd := range n.commands() {
+			s.handedOn(cmd, sc, n)
 			if err := s.command(cmd, sc); err != nil {
 				return nil, s.at(s.place(cmd, n), err)
 			}
@@ -118,17 +123,19 @@ func (s *scanner) globals(o Options, stages []instructions.Stage, args []instruc
 }
 
 // inherit is the scope a stage begins with.
-func (s *scanner) inherit(n *node) *scope {
+func (s *scanner) inherit(n *node, needed bool) *scope {
 	switch {
 	case n.base >= 0:
-		return s.scopes[n.base].clone()
+		return s.scopes[n.base].child()
 	case n.image == emptyImage:
 		sc := newScope()
 		sc.settled = true
 		sc.setUnknown("PATH", "the builder sets it")
 		return sc
 	}
-	return newScope()
+	sc := newScope()
+	sc.outside = s.foundation(n, needed)
+	return sc
 }
 
 func (s *scanner) command(cmd instructions.Command, sc *scope) error {

@@ -34,6 +34,7 @@
 package imagehash
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -78,12 +79,15 @@ type Input struct {
 type Sum struct {
 	Hash       string   // the first HashLen hex digits of Full
 	Full       string   // SHA-256 of the canonical form, 64 hex digits
-	Dockerfile Input    // named by its path in the context
+	Dockerfile Input    // named by its path in the context; executable only if it is copied so
 	Inputs     []Input  // sorted bytewise by path; contains the Dockerfile only if it is copied
 	Args       []Arg    // build arguments to pass
+	Proxy      []Arg    // more of them, which the hash does not cover
 	Target     string   // stage to build; "" is the last
 	Platform   string   // to build for; "" is the engine's
 	Remote     []Remote // what else the build reads; not covered by the hash
+
+	Bases []*Base // images it builds on, once each, by line
 
 	in *Inputs
 }
@@ -117,21 +121,24 @@ func (s *Sum) Warnings() []string {
 	return all
 }
 
-// Sum reads and hashes every input.
-func (in *Inputs) Sum() (*Sum, error) {
-	s := &Sum{in: in, Args: in.Args, Target: in.Target, Platform: in.Platform, Remote: in.Remote}
+// Sum reads and hashes every input. It stops, within a file too, when ctx ends.
+func (in *Inputs) Sum(ctx context.Context) (*Sum, error) {
+	s := &Sum{in: in, Args: in.Args, Proxy: in.Proxy, Target: in.Target, Platform: in.Platform, Remote: in.Remote, Bases: in.Bases}
 	df := sha256.Sum256(in.dockerfile)
 	s.Dockerfile = Input{
 		Path: in.Dockerfile, Kind: KindFile,
 		Size: int64(len(in.dockerfile)), Digest: hex.EncodeToString(df[:]),
 	}
 	var err error
-	if s.Inputs, err = digests(in.fsys, in.paths, in.links); err != nil {
+	if s.Inputs, err = digests(ctx, in.fsys, in.paths, in.links); err != nil {
 		return nil, err
 	}
 	for _, one := range s.Inputs {
 		if one.Path == in.Dockerfile && one.Digest != s.Dockerfile.Digest {
 			return nil, &ChangedInputError{Path: one.Path}
+		}
+		if one.Path == in.Dockerfile {
+			s.Dockerfile.Exec = one.Exec
 		}
 	}
 

@@ -23,7 +23,7 @@ import (
 const fixedDockerfile = "FROM golang AS build\nARG VERSION=1\nCOPY server/ server/\nCOPY templates/pages/ templates/pages/\nFROM scratch\nCOPY --from=build /out/ /\n"
 
 func fixed() fstest.MapFS {
-	return context(fixedDockerfile,
+	return contextOf(fixedDockerfile,
 		"server/main.go=package main\n", "server/sub/x.go=package sub\n", "server/sub/x_test.go=package sub\n",
 		"server/run.sh!=#!/bin/sh\n", "server/link->sub/x.go", "templates/pages/404.html=<p>",
 		"compose/host.go=package compose\n", ".dockerignore=**/*_test.go\n**/testdata\n")
@@ -31,11 +31,11 @@ func fixed() fstest.MapFS {
 
 func sum(t *testing.T, fsys fs.FS, args map[string]string) *Sum {
 	t.Helper()
-	in, err := Read(fsys, Options{Dockerfile: "Dockerfile", Args: args})
+	in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile", Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,11 +307,11 @@ func TestScriptWithWindowsLineEndsIsWarnedOf(t *testing.T) {
 		"empty":      {},
 		"short":      {Data: []byte("#!\r\n")},
 	}
-	in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
+	in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := in.Sum()
+	sum, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

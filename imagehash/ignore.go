@@ -59,17 +59,32 @@ type ignore struct {
 // readIgnore reads the ignore file that belongs to a Dockerfile. The one named
 // after it wins over the context's own; the two do not add up.
 func readIgnore(fsys fs.FS, dockerfile string) (ignore, error) {
-	for _, name := range []string{dockerfile + ".dockerignore", contextIgnoreFile} {
-		data, err := fs.ReadFile(fsys, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	for _, name := range []string{dockerfile + contextIgnoreFile, contextIgnoreFile} {
+		if ig, err := readIgnoreFile(fsys, name); !errors.Is(err, fs.ErrNotExist) {
+			return ig, err
 		}
-		if err != nil {
-			return ignore{}, fmt.Errorf("read ignore file %q: %w", name, err)
-		}
-		return parseIgnore(name, data)
 	}
 	return ignore{}, nil
+}
+
+func readIgnoreFile(fsys fs.FS, name string) (ignore, error) {
+	data, err := readRegular(fsys, name)
+	if err != nil {
+		return ignore{}, fmt.Errorf("read ignore file %q: %w", name, err)
+	}
+	return parseIgnore(name, data)
+}
+
+// readRegular reads a file, and waits for no program to fill a pipe.
+func readRegular(fsys fs.FS, name string) ([]byte, error) {
+	fi, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file; put one there")
+	}
+	return fs.ReadFile(fsys, name)
 }
 
 func parseIgnore(name string, data []byte) (ignore, error) {

@@ -50,6 +50,7 @@ func (t *tree) resolve(p string, n *tally) (string, error) {
 			return "", fs.ErrNotExist
 		}
 		n.kept-- // what it points at decides whether the source matches anything
+		n.links++
 		target, err := fs.ReadLink(t.fsys, next)
 		if err != nil {
 			return "", fmt.Errorf("read build input %q: %w", next, err)

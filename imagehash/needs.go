@@ -10,7 +10,7 @@ import (
 
 // Need is something in a Dockerfile that only BuildKit does.
 type Need struct {
-	Line int
+	Line int    // from 1; 0 if it is not the Dockerfile that says so
 	What string // as it is written: "RUN --mount"
 }
 
@@ -20,6 +20,10 @@ var buildKitFlags = map[string][]string{
 	"copy": {"--link", "--parents", "--exclude", "--chmod"},
 	"add":  {"--link", "--exclude", "--chmod", "--checksum", "--keep-git-dir", "--unpack"},
 }
+
+// understood are those of them that even an old classic builder can read, so that
+// they only matter where it executes them.
+var understood = []string{"--mount", "--network", "--security", "--chmod"}
 
 // platformArgs are the build arguments that BuildKit sets and the classic builder
 // leaves empty: what is built with them would silently be something else.
@@ -35,9 +39,14 @@ func (s *Sum) BuildKitNeeds() []Need {
 	if err != nil {
 		return nil // it was parsed before, to find its inputs
 	}
-	var needs []Need
+	needs := slices.Clone(s.in.needs)
+	staged := false
 	for _, n := range res.AST.Children {
-		for _, what := range nodeNeeds(n, s.Args) {
+		if staged = staged || strings.EqualFold(n.Value, "from"); !staged {
+			needs = append(needs, globalNeeds(n)...)
+		}
+		past := s.in.ends > 0 && n.StartLine > s.in.ends
+		for _, what := range nodeNeeds(n, s.Args, past) {
 			needs = append(needs, Need{Line: n.StartLine, What: what})
 		}
 	}
@@ -47,10 +56,23 @@ func (s *Sum) BuildKitNeeds() []Need {
 		}
 	}
 	slices.SortStableFunc(needs, func(a, b Need) int { return a.Line - b.Line })
+	return slices.Compact(needs)
+}
+
+// globalNeeds is for what stands before the first stage, where BuildKit's variables
+// need no ARG.
+func globalNeeds(n *parser.Node) (needs []Need) {
+	for c := n.Next; c != nil; c = c.Next {
+		if name, value, _ := strings.Cut(c.Value, "="); mentionsPlatform(value) {
+			needs = append(needs, Need{n.StartLine, "ARG " + name + "=" + value})
+		}
+	}
 	return needs
 }
 
-func nodeNeeds(n *parser.Node, passed []Arg) (needs []string) {
+// nodeNeeds is for one instruction. One past the target's stage is only read, not
+// executed, and what counts is whether that builder can.
+func nodeNeeds(n *parser.Node, passed []Arg, past bool) (needs []string) {
 	name := strings.ToLower(n.Value)
 	word := strings.ToUpper(name)
 	if len(n.Heredocs) > 0 {
@@ -58,15 +80,21 @@ func nodeNeeds(n *parser.Node, passed []Arg) (needs []string) {
 	}
 	for _, flag := range n.Flags {
 		flag, value, _ := strings.Cut(flag, "=")
-		if slices.Contains(buildKitFlags[name], flag) {
+		if slices.Contains(buildKitFlags[name], flag) && !(past && slices.Contains(understood, flag)) {
 			needs = append(needs, word+" "+flag)
 		}
-		if name == "from" && flag == "--platform" && mentionsPlatform(value) {
+		if name == "from" && flag == "--platform" && mentionsPlatform(value) && !past {
 			needs = append(needs, "FROM --platform="+value)
 		}
 	}
-	switch name {
-	case "arg":
+	switch {
+	case past:
+		return slices.Compact(needs)
+	case name == "from":
+		if n.Next != nil && mentionsPlatform(n.Next.Value) {
+			needs = append(needs, "FROM "+n.Next.Value)
+		}
+	case name == "arg":
 		for c := n.Next; c != nil; c = c.Next {
 			arg, _, defaulted := strings.Cut(c.Value, "=")
 			given := slices.ContainsFunc(passed, func(a Arg) bool { return a.Name == arg })
@@ -74,10 +102,10 @@ func nodeNeeds(n *parser.Node, passed []Arg) (needs []string) {
 				needs = append(needs, "ARG "+arg)
 			}
 		}
-	case "onbuild":
+	case name == "onbuild":
 		if n.Next != nil {
 			for _, c := range n.Next.Children {
-				for _, what := range nodeNeeds(c, passed) {
+				for _, what := range nodeNeeds(c, passed, past) {
 					needs = append(needs, "ONBUILD "+what)
 				}
 			}

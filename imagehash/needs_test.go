@@ -10,11 +10,11 @@ import (
 func sumOf(t *testing.T, dockerfile string, args map[string]string) *Sum {
 	t.Helper()
 	files := fstest.MapFS{"Dockerfile": {Data: []byte(dockerfile)}, "a/b": {Data: []byte("b")}}
-	in, err := Read(files, Options{Dockerfile: "Dockerfile", Args: args})
+	in, err := Read(t.Context(), files, Options{Dockerfile: "Dockerfile", Args: args})
 	if err != nil {
 		t.Fatalf("%q: %v", dockerfile, err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

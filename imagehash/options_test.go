@@ -8,11 +8,11 @@ import (
 func TestTargetAndPlatformAreInTheHash(t *testing.T) {
 	of := func(o Options) string {
 		o.Dockerfile = "Dockerfile"
-		in, err := Read(fixed(), o)
+		in, err := Read(t.Context(), fixed(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := in.Sum()
+		s, err := in.Sum(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,20 +32,20 @@ func TestTargetAndPlatformAreInTheHash(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"linux", "linux/", "a/b/c/d", "linux/am d64"} {
-		if _, err := Read(fixed(), Options{Dockerfile: "Dockerfile", Platform: bad}); err == nil {
+		if _, err := Read(t.Context(), fixed(), Options{Dockerfile: "Dockerfile", Platform: bad}); err == nil {
 			t.Errorf("platform %q is taken", bad)
 		}
 	}
-	if _, err := Read(fixed(), Options{Dockerfile: "Dockerfile", Target: "biuld"}); err == nil || !strings.Contains(err.Error(), `no stage "biuld" to build; it names build`) {
+	if _, err := Read(t.Context(), fixed(), Options{Dockerfile: "Dockerfile", Target: "biuld"}); err == nil || !strings.Contains(err.Error(), `no stage "biuld" to build; it names build`) {
 		t.Errorf("error = %v, want it to name the stages", err)
 	}
 }
 
 func TestInputsOfATargetAreThoseOfTheStagesItNeeds(t *testing.T) {
 	const text = "FROM scratch AS a\nCOPY a /\nFROM scratch AS b\nCOPY b /\nFROM a AS c\nCOPY c /\nFROM scratch AS d\nCOPY --from=c / /\nFROM base AS e\nRUN --mount=from=b,target=/b true\nFROM scratch\nCOPY --from=1 / /\nCOPY f /\n"
-	fsys := context(text, "a", "b", "c", "f")
+	fsys := contextOf(text, "a", "b", "c", "f")
 	for target, want := range map[string]string{"a": "a", "b": "b", "C": "a c", "d": "a c", "e": "b", "": "a b c f"} {
-		in, err := Read(fsys, Options{Dockerfile: "Dockerfile", Target: target})
+		in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile", Target: target})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +56,11 @@ func TestInputsOfATargetAreThoseOfTheStagesItNeeds(t *testing.T) {
 }
 
 func TestWhatMayChangeUnseenIsWarnedOf(t *testing.T) {
-	in, err := Read(context("FROM scratch\nADD https://example.com/x /\nCOPY a *.lock /x/\n", "a"), Options{Dockerfile: "Dockerfile"})
+	in, err := Read(t.Context(), contextOf("FROM scratch\nADD https://example.com/x /\nCOPY a *.lock /x/\n", "a"), Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,3 +74,9 @@ func builderArgs(global *scope, target string, p *platform) {
 		}
 	}
 }
+
+// PlatformName names a platform as [Sum] does.
+func PlatformName(text string) (string, error) {
+	p, err := parsePlatform(text)
+	return p.String(), err
+}

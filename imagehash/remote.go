@@ -75,21 +75,33 @@ func (s *scanner) outside(cmd instructions.Command, from string) {
 // come from any registry.
 var frontends = []string{"docker/dockerfile", "docker/dockerfile-upstream"}
 
+// frontendArg names the build argument by which BuildKit takes another frontend.
+const frontendArg = "BUILDKIT_SYNTAX"
+
 // checkFrontend refuses a Dockerfile that has itself read by another program:
 // what that makes of it, nobody knows.
 func (s *scanner) checkFrontend(data []byte) error {
-	name, _, at, ok := parser.DetectSyntax(data)
-	if !ok {
+	// The build argument wins over the Dockerfile's own line.
+	if name := s.args[frontendArg]; name != "" {
+		if !known(name) {
+			return s.at(nil, fmt.Errorf("build argument %s=%q has it read by another program, and what that makes of it cannot be told; leave the argument out", frontendArg, name))
+		}
 		return nil
 	}
+	name, _, at, ok := parser.DetectSyntax(data)
+	if !ok || known(name) {
+		return nil
+	}
+	return s.at(at, fmt.Errorf("syntax %q is another language; its inputs cannot be told", name))
+}
+
+// known tells whether a frontend is one of those.
+func known(name string) bool {
 	repository, _, _ := strings.Cut(name, "@")
 	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
 		repository = repository[:i]
 	}
-	for _, f := range frontends {
-		if repository == f || strings.HasSuffix(repository, "/"+f) {
-			return nil
-		}
-	}
-	return s.at(at, fmt.Errorf("syntax %q is another language; its inputs cannot be told", name))
+	return slices.ContainsFunc(frontends, func(f string) bool {
+		return repository == f || strings.HasSuffix(repository, "/"+f)
+	})
 }

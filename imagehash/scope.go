@@ -13,7 +13,8 @@ import (
 // the Dockerfile itself settles:
 //
 //   - known: it has a value
-//   - empty: declared by ARG without a value, and none was passed
+//   - empty: declared by ARG without a value, and none was passed, on top of no
+//     image that may have set it
 //   - anything else: unknown. The base image, or the builder (TARGETARCH), may
 //     set it. Only a stage that begins FROM scratch knows all there is.
 type scope struct {
@@ -21,14 +22,29 @@ type scope struct {
 	empty   map[string]bool
 	why     map[string]string // for unknown variables the Dockerfile mentions: what makes them so
 	settled bool              // what nothing here mentions is not set at all
+
+	byEnv   map[string]bool // set by ENV
+	byArg   map[string]bool // set by an ARG of this stage
+	handed  map[string]bool // set by an ARG of a stage it is built FROM, and not since
+	outside *Base           // the image it is built from in the end; nil for an empty one
 }
 
 func newScope() *scope {
-	return &scope{known: map[string]string{}, empty: map[string]bool{}, why: map[string]string{}}
+	return &scope{known: map[string]string{}, empty: map[string]bool{}, why: map[string]string{},
+		byEnv: map[string]bool{}, byArg: map[string]bool{}, handed: map[string]bool{}}
 }
 
 func (s *scope) clone() *scope {
-	return &scope{known: maps.Clone(s.known), empty: maps.Clone(s.empty), why: maps.Clone(s.why), settled: s.settled}
+	return &scope{known: maps.Clone(s.known), empty: maps.Clone(s.empty), why: maps.Clone(s.why), settled: s.settled,
+		byEnv: maps.Clone(s.byEnv), byArg: maps.Clone(s.byArg), handed: maps.Clone(s.handed), outside: s.outside}
+}
+
+// child is the scope of a stage built FROM one with this scope.
+func (s *scope) child() *scope {
+	c := s.clone()
+	maps.Copy(c.handed, c.byArg)
+	clear(c.byArg)
+	return c
 }
 
 func (s *scope) set(name, value string) {
@@ -37,9 +53,17 @@ func (s *scope) set(name, value string) {
 	delete(s.why, name)
 }
 
+// setEmpty declares a variable without a value. Where there is an image below that
+// nobody has looked into, that may have set it.
 func (s *scope) setEmpty(name string) {
 	if _, ok := s.known[name]; ok {
 		return // ARG without a value keeps what an ENV above it set
+	}
+	if s.outside != nil {
+		if s.why[name] == "" {
+			s.setUnknown(name, fmt.Sprintf("base image %q may set it", s.outside.Image))
+		}
+		return
 	}
 	s.empty[name] = true
 	delete(s.why, name)

@@ -3,6 +3,7 @@ package imagehash
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,7 @@ func (s *scanner) plan(stages []instructions.Stage) ([]*node, error) {
 	for i := range stages {
 		n := &node{Stage: &stages[i], base: -1}
 		nodes[i] = n
-		if err := s.findBase(n, above); err != nil {
+		if err := s.findBase(n, above, nodes); err != nil {
 			return nil, s.at(n.Location, err)
 		}
 		if n.base >= 0 {
@@ -79,13 +80,16 @@ func (s *scanner) plan(stages []instructions.Stage) ([]*node, error) {
 	return nodes, nil
 }
 
-func (s *scanner) findBase(n *node, above map[string]int) error {
+func (s *scanner) findBase(n *node, above map[string]int, nodes []*node) error {
 	name, err := s.global.expand(s.lex, n.BaseName)
 	var unknown *unknownError
 	if err == nil && name == "" {
 		err = &unknownError{strings.Trim(n.BaseName, "${}"), "it has no value"}
 	}
 	if errors.As(err, &unknown) && s.target == "" {
+		if stage := triggering(above, nodes); stage != "" {
+			return fmt.Errorf("%w; it may be stage %q, whose ONBUILD instructions would then run", err, stage)
+		}
 		return nil // which stages are needed does not depend on it
 	}
 	if err != nil {
@@ -102,6 +106,23 @@ func (s *scanner) findBase(n *node, above map[string]int) error {
 	return nil
 }
 
+// triggering names the first stage above that has ONBUILD instructions, "" if none.
+func triggering(above map[string]int, nodes []*node) string {
+	first := len(nodes)
+	for _, i := range above {
+		if i < first && slices.ContainsFunc(nodes[i].Commands, func(c instructions.Command) bool {
+			_, ok := c.(*instructions.OnbuildCommand)
+			return ok
+		}) {
+			first = i
+		}
+	}
+	if first == len(nodes) {
+		return ""
+	}
+	return nodes[first].Name
+}
+
 // onbuild reads the triggers a stage leaves for those that are built FROM it.
 func onbuild(n *node) ([]instructions.Command, error) {
 	var out []instructions.Command
@@ -110,18 +131,29 @@ func onbuild(n *node) ([]instructions.Command, error) {
 		if !ok {
 			continue
 		}
-		res, err := parser.Parse(strings.NewReader(c.Expression))
+		some, err := trigger(c.Expression, line(c))
 		if err != nil {
 			return nil, err
 		}
-		for _, child := range res.AST.Children {
-			child.StartLine, child.EndLine = line(c), line(c)
-			one, err := instructions.ParseCommand(child)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, one)
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// trigger reads the text of one ONBUILD, which stands at a line.
+func trigger(text string, at int) ([]instructions.Command, error) {
+	res, err := parser.Parse(strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	var out []instructions.Command
+	for _, child := range res.AST.Children {
+		child.StartLine, child.EndLine = at, at
+		one, err := instructions.ParseCommand(child)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, one)
 	}
 	return out, nil
 }

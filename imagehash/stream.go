@@ -76,7 +76,7 @@ func (s *Sum) one(want Input, yield func(Input, io.Reader) error) error {
 func (s *Sum) WriteTar(w io.Writer) error {
 	tw := tar.NewWriter(w)
 	dirs := map[string]bool{".": true}
-	if err := s.writeIgnore(tw); err != nil {
+	if err := s.writeIgnore(tw, dirs); err != nil {
 		return err
 	}
 	err := s.Each(func(in Input, content io.Reader) error {
@@ -103,19 +103,28 @@ func (s *Sum) WriteTar(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	for _, dir := range s.in.dirs {
+		if err := writeDirs(tw, dir, dirs); err != nil {
+			return err
+		}
+	}
 	return tw.Close()
 }
 
 // writeIgnore keeps out of the image what is in the context for the builder alone.
-func (s *Sum) writeIgnore(tw *tar.Writer) error {
-	if s.in.ignoreFile == nil {
+func (s *Sum) writeIgnore(tw *tar.Writer, dirs map[string]bool) error {
+	f := s.in.ignoreFile
+	if f == nil {
 		return nil
 	}
-	hdr := &tar.Header{Name: contextIgnoreFile, Mode: 0o644, Size: int64(len(s.in.ignoreFile)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}
+	if err := writeDirs(tw, path.Dir(f.path), dirs); err != nil {
+		return err
+	}
+	hdr := &tar.Header{Name: f.path, Mode: 0o644, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}
 	if err := tw.WriteHeader(hdr); err != nil {
 		return err
 	}
-	_, err := tw.Write(s.in.ignoreFile)
+	_, err := tw.Write(f.data)
 	return err
 }
 

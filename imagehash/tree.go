@@ -1,6 +1,7 @@
 package imagehash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,18 +12,23 @@ import (
 
 // tree collects inputs from a build context.
 type tree struct {
+	ctx        context.Context // of the one call that collects
 	fsys       fs.FS
 	ignore     ignore
 	dockerfile string
 	found      map[string]struct{}
-	links      map[string]bool // those of found that are links
+	links      map[string]bool     // those of found that are links
+	dirs       map[string]struct{} // must be there, though nothing in them is
 	notes      []string
 }
 
 // tally says what one source came to.
 type tally struct {
-	kept    int // files and links the build gets
-	ignored int // those an ignore file keeps out
+	kept    int      // files and links the build gets
+	dropped int      // those --exclude names
+	ignored int      // those an ignore file keeps out
+	links   int      // those on the way to what is not there
+	dirs    []string // directories that are sources themselves
 }
 
 // collectAll adds everything the sources name. Each must match something. A glob
@@ -34,67 +40,120 @@ func (t *tree) collectAll(sources []source) error {
 		for end < len(sources) && !sources[end].first {
 			end++
 		}
-		var missing []*MissingInputError
+		var missing *MissingInputError
+		some := false // there is what the instruction copies
 		for _, s := range sources[:end] {
-			err := t.collect(s)
-			var m *MissingInputError
-			if errors.As(err, &m) && m.Ignored == 0 && s.wild() && !s.alone {
-				missing = append(missing, m)
-				continue
-			}
+			n, err := t.collect(s)
 			if err != nil {
 				return err
 			}
+			optional := s.wild() && !s.alone
+			switch {
+			case n.kept > 0:
+				some = true
+			case len(n.dirs) > 0 && !optional:
+				// Nothing of it is copied, but it has to be there.
+				some = true
+				for _, dir := range n.dirs {
+					t.dirs[dir] = struct{}{}
+				}
+			case n.dropped > 0:
+				some = true
+			case !optional:
+				return t.missing(s, n)
+			default:
+				if missing == nil {
+					missing = t.missing(s, n)
+				}
+				t.notes = append(t.notes, fmt.Sprintf("%s:%d: %q %s; the hash changes when a file does", t.dockerfile, s.line, s.pattern, n.nothing(t.ignore.file)))
+			}
 		}
-		if len(missing) == end {
-			return missing[0]
-		}
-		for _, m := range missing {
-			t.notes = append(t.notes, fmt.Sprintf("%s:%d: %q matches nothing; the hash changes when a file does", m.Dockerfile, m.Line, m.Path))
+		if !some {
+			return missing
 		}
 		sources = sources[end:]
 	}
 	return nil
 }
 
+// nothing says in what way a source comes to nothing.
+func (n tally) nothing(ignoreFile string) string {
+	switch {
+	case n.links > 0:
+		return "matches only links that lead to nothing"
+	case n.ignored > 0:
+		return "matches only what " + ignoreFile + " keeps out"
+	case len(n.dirs) > 0:
+		return "matches only empty directories"
+	}
+	return "matches nothing"
+}
+
+func (t *tree) missing(s source, n tally) *MissingInputError {
+	e := &MissingInputError{Dockerfile: t.dockerfile, Line: s.line, Path: s.pattern}
+	if n.ignored > 0 {
+		e.Ignored, e.IgnoreFile = n.ignored, t.ignore.file
+	}
+	return e
+}
+
 // collect adds everything that s names. Like the builders it takes the context
 // as what the ignore file leaves, follows links that a source path goes through,
 // and copies links below it as they are.
-func (t *tree) collect(s source) error {
+func (t *tree) collect(s source) (n tally, err error) {
 	root, include := s.split()
 	f, err := newFilter(include, s.exclude)
 	if err != nil {
-		return &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: err.Error(), Err: err}
+		return n, &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: err.Error(), Err: err}
 	}
-	var n tally
 	roots := []string{clean(root)}
 	if !s.literal && wild(root) {
 		if roots, err = t.glob(clean(root), &n); err != nil {
 			if errors.Is(err, path.ErrBadPattern) {
-				return &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: fmt.Sprintf("source %q is no valid pattern", s.pattern), Err: err}
+				err = &SyntaxError{Dockerfile: t.dockerfile, Line: s.line, Message: fmt.Sprintf("source %q is no valid pattern", s.pattern), Err: err}
 			}
-			return err
+			return n, err
 		}
 	}
 	for _, r := range roots {
+		links := n.links
 		at, err := t.resolve(r, &n)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return err
+			return n, err
 		}
+		n.links = links // those lead somewhere
 		if err := t.walk(at, f, &n); err != nil {
-			return err
+			return n, err
+		}
+		if f.include == nil {
+			if err := t.named(at, &n); err != nil {
+				return n, err
+			}
 		}
 	}
-	if n.kept == 0 {
-		e := &MissingInputError{Dockerfile: t.dockerfile, Line: s.line, Path: s.pattern}
-		if n.ignored > 0 {
-			e.Ignored, e.IgnoreFile = n.ignored, t.ignore.file
-		}
-		return e
+	return n, nil
+}
+
+// named notes a directory that is a source itself. Its name is no part of what is
+// copied, so it may be empty.
+func (t *tree) named(at string, n *tally) error {
+	fi, err := fs.Lstat(t.fsys, at)
+	if err != nil {
+		return changed(at, err)
 	}
+	if !fi.IsDir() {
+		return nil
+	}
+	if ignored, err := t.ignore.match(at); ignored || err != nil {
+		return err
+	}
+	if err := checkName(at, at); err != nil {
+		return err
+	}
+	n.dirs = append(n.dirs, at)
 	return nil
 }
 
@@ -158,8 +217,8 @@ func (t *tree) glob(pattern string, n *tally) ([]string, error) {
 		if err != nil {
 			return fmt.Errorf("read build context at %q: %w", p, err)
 		}
-		if p == base {
-			return nil
+		if p == base || t.ctx.Err() != nil {
+			return t.ctx.Err()
 		}
 		rel := relative(base, p)
 		if ok, err := path.Match(tail, rel); err != nil {
@@ -194,6 +253,9 @@ func (t *tree) walk(root string, f *filter, n *tally) error {
 			}
 			return fmt.Errorf("read build context at %q: %w", p, err)
 		}
+		if err := t.ctx.Err(); err != nil {
+			return err
+		}
 		if d.IsDir() {
 			pruned, err := t.ignore.prunes(p)
 			if err != nil {
@@ -212,7 +274,7 @@ func (t *tree) walk(root string, f *filter, n *tally) error {
 			case err != nil:
 				return err
 			case verdict == dropped:
-				n.kept++ // the source is there, though nothing of it may be copied
+				n.dropped++ // the source is there, though nothing of it may be copied
 				return nil
 			case verdict == outside:
 				return nil

@@ -12,7 +12,7 @@ import (
 
 // context makes a file system out of "path", "path=content", "path->target" and
 // "path!" (executable) entries, with the given Dockerfile.
-func context(dockerfile string, entries ...string) fstest.MapFS {
+func contextOf(dockerfile string, entries ...string) fstest.MapFS {
 	m := fstest.MapFS{"Dockerfile": {Data: []byte(dockerfile), Mode: 0o644}}
 	for _, e := range entries {
 		if p, target, ok := strings.Cut(e, "->"); ok {
@@ -70,7 +70,7 @@ func TestInputsAreWhatTheBuildersWouldCopy(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in, err := Read(context("FROM scratch\n"+tt.dockerfile+"\n", tt.files...), Options{Dockerfile: "Dockerfile"})
+			in, err := Read(t.Context(), contextOf("FROM scratch\n"+tt.dockerfile+"\n", tt.files...), Options{Dockerfile: "Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,8 +95,8 @@ func TestIgnoreFilesHideInputsAsInBuildKit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys := context("FROM scratch\nCOPY . /x\n", append(files, ".dockerignore="+tt.ignore+"\nDockerfile\n.dockerignore")...)
-			in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
+			fsys := contextOf("FROM scratch\nCOPY . /x\n", append(files, ".dockerignore="+tt.ignore+"\nDockerfile\n.dockerignore")...)
+			in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,8 +108,8 @@ func TestIgnoreFilesHideInputsAsInBuildKit(t *testing.T) {
 }
 
 func TestIgnoreFileNamedAfterTheDockerfileWins(t *testing.T) {
-	fsys := context("", "d/Dockerfile=FROM scratch\nCOPY src /x", "src/a", "src/b", ".dockerignore=src/a", "d/Dockerfile.dockerignore=src/b")
-	in, err := Read(fsys, Options{Dockerfile: "d/Dockerfile"})
+	fsys := contextOf("", "d/Dockerfile=FROM scratch\nCOPY src /x", "src/a", "src/b", ".dockerignore=src/a", "d/Dockerfile.dockerignore=src/b")
+	in, err := Read(t.Context(), fsys, Options{Dockerfile: "d/Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,6 @@ func TestSourceThatMatchesNothingIsAnErrorNamingItsLine(t *testing.T) {
 		{"glob", "COPY *.zip /x/", `d/Dockerfile:3: source "*.zip" matches no file in the build context; create it or change the instruction`},
 		{"below a file", "COPY a/b /x", `d/Dockerfile:3: source "a/b" matches no file in the build context; create it or change the instruction`},
 		{"dangling link", "COPY dangling /x", `d/Dockerfile:3: source "dangling" matches no file in the build context; create it or change the instruction`},
-		{"empty directory", "COPY empty /x", `d/Dockerfile:3: source "empty" matches no file in the build context; create it or change the instruction`},
 		{"mount", "RUN --mount=source=gone,target=/x true", `d/Dockerfile:3: source "/gone" matches no file in the build context; create it or change the instruction`},
 		{"parents", "COPY --parents gone/*/x /x/", `d/Dockerfile:3: source "gone/*/x" matches no file in the build context; create it or change the instruction`},
 		{"ignored", "COPY hidden /x", `d/Dockerfile:3: source "hidden" matches only files that .dockerignore keeps out; change the ignore file or the instruction`},
@@ -164,10 +163,9 @@ func TestSourceThatMatchesNothingIsAnErrorNamingItsLine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys := context("", "d/Dockerfile=FROM scratch\nCOPY a /y\n"+tt.instruction+"\n",
+			fsys := contextOf("", "d/Dockerfile=FROM scratch\nCOPY a /y\n"+tt.instruction+"\n",
 				"a", "hidden/f", "dangling->nowhere", "tohidden->hidden", ".dockerignore=hidden")
-			fsys["empty"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
-			_, err := Read(fsys, Options{Dockerfile: "d/Dockerfile"})
+			_, err := Read(t.Context(), fsys, Options{Dockerfile: "d/Dockerfile"})
 			var missing *MissingInputError
 			if !errors.As(err, &missing) {
 				t.Fatalf("error = %v (%T), want a *MissingInputError", err, err)
@@ -192,11 +190,11 @@ func TestNamesThatCannotBeHashedAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys := context("FROM scratch\nCOPY dir /x\n", "dir/ok")
+			fsys := contextOf("FROM scratch\nCOPY dir /x\n", "dir/ok")
 			fsys[tt.entry] = &fstest.MapFile{Data: []byte("to\nthere"), Mode: tt.mode}
-			in, err := Read(fsys, Options{Dockerfile: "Dockerfile"})
+			in, err := Read(t.Context(), fsys, Options{Dockerfile: "Dockerfile"})
 			if err == nil {
-				_, err = in.Sum()
+				_, err = in.Sum(t.Context())
 			}
 			var ne *NameError
 			if !errors.As(err, &ne) || ne.Path != tt.entry {
@@ -208,7 +206,7 @@ func TestNamesThatCannotBeHashedAreRefused(t *testing.T) {
 
 func TestLinksThatLeaveTheContextAreRefused(t *testing.T) {
 	for _, target := range []string{"/dir/a", "../dir/a", "dir/../../dir/a", ".."} {
-		_, err := Read(context("FROM scratch\nCOPY l /x\n", "l->"+target, "dir/a"), Options{Dockerfile: "Dockerfile"})
+		_, err := Read(t.Context(), contextOf("FROM scratch\nCOPY l /x\n", "l->"+target, "dir/a"), Options{Dockerfile: "Dockerfile"})
 		var ne *NameError
 		if !errors.As(err, &ne) || ne.Path != "l" || !strings.Contains(err.Error(), target) {
 			t.Errorf("to %s: error = %v, want a *NameError that names both", target, err)
@@ -217,7 +215,7 @@ func TestLinksThatLeaveTheContextAreRefused(t *testing.T) {
 }
 
 func TestLinksThatRunInCirclesAreRefused(t *testing.T) {
-	_, err := Read(context("FROM scratch\nCOPY a /x\n", "a->b", "b->a"), Options{Dockerfile: "Dockerfile"})
+	_, err := Read(t.Context(), contextOf("FROM scratch\nCOPY a /x\n", "a->b", "b->a"), Options{Dockerfile: "Dockerfile"})
 	var ne *NameError
 	if !errors.As(err, &ne) {
 		t.Errorf("error = %v, want a *NameError", err)
@@ -226,27 +224,27 @@ func TestLinksThatRunInCirclesAreRefused(t *testing.T) {
 
 func TestDockerfileOutsideTheContextIsRefused(t *testing.T) {
 	for _, p := range []string{"../Dockerfile", "/etc/Dockerfile", "gone/Dockerfile"} {
-		if _, err := Read(context("FROM scratch\n"), Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), p) {
+		if _, err := Read(t.Context(), contextOf("FROM scratch\n"), Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), p) {
 			t.Errorf("Read(%q) = %v, want an error naming it", p, err)
 		}
 	}
 }
 
 func TestDockerfileBehindALinkIsRefused(t *testing.T) {
-	fsys := context("", "real/Dockerfile=FROM scratch\n", "l->real", "real/d->Dockerfile")
+	fsys := contextOf("", "real/Dockerfile=FROM scratch\n", "l->real", "real/d->Dockerfile")
 	for _, p := range []string{"l/Dockerfile", "real/d"} {
-		if _, err := Read(fsys, Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+		if _, err := Read(t.Context(), fsys, Options{Dockerfile: p}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 			t.Errorf("Read(%q) = %v, want it refused as a link", p, err)
 		}
 	}
 }
 
 func TestEveryInputIsListedOnce(t *testing.T) {
-	in, err := Read(context("FROM scratch\nCOPY . /x\nCOPY a /y\nCOPY a /z\n", "a"), Options{Dockerfile: "Dockerfile"})
+	in, err := Read(t.Context(), contextOf("FROM scratch\nCOPY . /x\nCOPY a /y\nCOPY a /z\n", "a"), Options{Dockerfile: "Dockerfile"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

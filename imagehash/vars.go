@@ -12,14 +12,17 @@ import (
 func (s *scanner) arg(c *instructions.ArgCommand, sc, outer *scope) error {
 	for _, a := range c.Args {
 		s.declared[a.Key] = true
+		before := sc.variable(a.Key)
 		if v, ok := s.args[a.Key]; ok {
 			sc.set(a.Key, v)
+			s.argued(c, sc, before)
 			continue
 		}
 		if a.Value != nil {
 			if err := s.assign(sc, a.Key, *a.Value, sc); err != nil {
 				return err
 			}
+			s.argued(c, sc, before)
 			continue
 		}
 		if outer == nil { // global, without a value: nothing unless passed
@@ -30,9 +33,14 @@ func (s *scanner) arg(c *instructions.ArgCommand, sc, outer *scope) error {
 		}
 		if v, ok := outer.known[a.Key]; ok {
 			sc.set(a.Key, v)
+			s.argued(c, sc, before)
 		} else if why := outer.why[a.Key]; why != "" {
 			sc.setUnknown(a.Key, why)
+			s.argued(c, sc, before)
 		} else {
+			if sc.handed[a.Key] {
+				s.need(line(c), "ARG "+a.Key+" with the value that a stage it is built FROM gave it")
+			}
 			sc.setEmpty(a.Key)
 		}
 	}
@@ -50,6 +58,9 @@ func (s *scanner) env(c *instructions.EnvCommand, sc *scope) error {
 		if err := s.assign(sc, name, kv.Value, before); err != nil {
 			return err
 		}
+		sc.byEnv[name] = true
+		delete(sc.byArg, name)
+		delete(sc.handed, name)
 	}
 	return nil
 }

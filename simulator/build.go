@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	dockerbuild "github.com/docker/docker/api/types/build"
@@ -42,13 +43,23 @@ func buildImage(ctx context.Context, eng ImageEngine, o ImageOptions) (id string
 // buildDockerfile hands the inputs, and nothing else, to BuildKit where it is there
 // and to the engine's classic builder otherwise.
 func buildDockerfile(ctx context.Context, eng ImageEngine, o ImageOptions) (id string, err error) {
+	var bk *BuildKit
 	if o.BuildKit != nil {
-		if bk := o.BuildKit(ctx); bk != nil {
-			return bk.build(ctx, eng, o)
+		bk = o.BuildKit(ctx)
+	}
+	if bk == nil {
+		if err := classicCan(ctx, eng, o); err != nil {
+			return "", err
 		}
 	}
-	if needs := o.Source.BuildKitNeeds(); len(needs) > 0 {
-		return "", &NeedsBuildKitError{Dockerfile: o.Source.Dockerfile.Path, Needs: needs}
+	differ, err := checkBases(ctx, eng, o)
+	switch {
+	case err != nil:
+		return "", err
+	case bk != nil:
+		return bk.build(ctx, eng, o)
+	case len(differ) > 0:
+		return "", &NeedsBuildKitError{Dockerfile: o.Source.Dockerfile.Path, Needs: differ}
 	}
 	return stream(ctx, eng, o, o.Source.Dockerfile.Path, o.Source.WriteTar)
 }
@@ -92,7 +103,7 @@ func engineArch(ctx context.Context, eng ImageEngine) (string, error) {
 // that changes meanwhile breaks it off and no image comes of it. The image has no tag.
 func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile string, write func(io.Writer) error) (id string, err error) {
 	args := map[string]*string{}
-	for _, a := range o.Source.Args {
+	for _, a := range slices.Concat(o.Source.Args, o.Source.Proxy) {
 		args[a.Name] = &a.Value
 	}
 	r, w := io.Pipe()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -62,7 +63,7 @@ func (b *BuildKit) build(ctx context.Context, eng ImageEngine, o ImageOptions) (
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	files := filepath.Join(dir, "context")
-	if err := unpackContext(o.Source, files); err != nil {
+	if err := unpackContext(ctx, o.Source, files); err != nil {
 		return "", err
 	}
 	idFile := filepath.Join(dir, "id")
@@ -89,7 +90,7 @@ func (b *BuildKit) args(o ImageOptions, files, idFile string) []string {
 	args := []string{"buildx", "build", "--builder", b.Builder, "--load", "--progress", "plain",
 		"--file", filepath.Join(files, filepath.FromSlash(o.Source.Dockerfile.Path)),
 		"--iidfile", idFile, "--label", LabelHash + "=" + o.Source.Hash}
-	for _, a := range o.Source.Args {
+	for _, a := range slices.Concat(o.Source.Args, o.Source.Proxy) {
 		args = append(args, "--build-arg", a.Name+"="+a.Value)
 	}
 	if o.Source.Target != "" {
@@ -132,7 +133,7 @@ func (b *BuildKit) found(ctx context.Context, eng ImageEngine, o ImageOptions, i
 
 // unpackContext writes the build context below dir, verified, with the modes and
 // times of the tar whatever this machine's umask is.
-func unpackContext(s *imagehash.Sum, dir string) error {
+func unpackContext(ctx context.Context, s *imagehash.Sum, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("write the build context: %w", err)
 	}
@@ -148,7 +149,7 @@ func unpackContext(s *imagehash.Sum, dir string) error {
 		w.CloseWithError(err)
 		written <- err
 	}()
-	err = unpack(root, r)
+	err = unpack(root, untilDone{ctx, r})
 	r.CloseWithError(io.ErrClosedPipe)
 	var changed *imagehash.ChangedInputError
 	if sent := <-written; errors.As(sent, &changed) {
@@ -158,6 +159,19 @@ func unpackContext(s *imagehash.Sum, dir string) error {
 		return fmt.Errorf("write the build context: %w", err)
 	}
 	return nil
+}
+
+// untilDone reads until its context ends.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r untilDone) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
 }
 
 func unpack(root *os.Root, r io.Reader) error {

@@ -87,7 +87,7 @@ func goEnv(environ []string, set ...string) []string {
 // returns the binary's path.
 func compile(ctx context.Context, o ImageOptions, dir, arch string) (string, error) {
 	src := filepath.Join(dir, "src")
-	if err := materialise(o.Source, src); err != nil {
+	if err := materialise(ctx, o.Source, src); err != nil {
 		return "", err
 	}
 	mod := fmt.Sprintf("module %s\n\ngo %s\n", goModule, goVersion)
@@ -114,7 +114,7 @@ func compile(ctx context.Context, o ImageOptions, dir, arch string) (string, err
 }
 
 // materialise writes every input below dir, verified.
-func materialise(s *imagehash.Sum, dir string) error {
+func materialise(ctx context.Context, s *imagehash.Sum, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("write the server's source: %w", err)
 	}
@@ -124,7 +124,7 @@ func materialise(s *imagehash.Sum, dir string) error {
 	}
 	defer root.Close()
 	return s.Each(func(in imagehash.Input, content io.Reader) error {
-		if err := writeInput(root, in, content); err != nil {
+		if err := writeInput(root, in, untilDone{ctx, content}); err != nil {
 			return fmt.Errorf("write the server's source %q: %w", in.Path, err)
 		}
 		return nil

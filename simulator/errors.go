@@ -132,6 +132,10 @@ type NeedsBuildKitError struct {
 func (e *NeedsBuildKitError) Error() string {
 	var lines []string
 	for _, n := range e.Needs {
+		if n.Line == 0 {
+			lines = append(lines, "\n  "+n.What)
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("\n  %s:%d: %s", e.Dockerfile, n.Line, n.What))
 	}
 	return "the Dockerfile needs BuildKit, and the docker command here has no buildx plugin:" + strings.Join(lines, "")

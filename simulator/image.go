@@ -51,7 +51,7 @@ type ImageResult struct {
 // question to the engine; otherwise the image is built or pulled, as the choice
 // says. Processes that build one tag at once all succeed, and one image is left.
 //
-// Its errors are *[ImageError], *[NeedsBuildKitError],
+// Its errors are *[ImageError], *[NeedsBuildKitError], *[imagehash.SyntaxError],
 // *[imagehash.ChangedInputError] and the engine's.
 func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageResult, error) {
 	if o.Progress == nil {
@@ -76,12 +76,12 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 		if !missing {
 			break
 		}
-		if err := pull(ctx, eng, ref, o.Progress); err != nil {
+		if err := pull(ctx, eng, ref, image.PullOptions{}, o.Progress); err != nil {
 			return nil, err
 		}
 		res.Pulled = true
 	case imagehash.PullAlways:
-		err := pull(ctx, eng, ref, o.Progress)
+		err := pull(ctx, eng, ref, image.PullOptions{}, o.Progress)
 		switch {
 		case err == nil:
 			res.Pulled = true
@@ -125,8 +125,8 @@ func protocolOf(labels map[string]string) (int, error) {
 	return n, nil
 }
 
-func pull(ctx context.Context, eng ImageEngine, ref string, progress func(string)) error {
-	body, err := eng.ImagePull(ctx, ref, image.PullOptions{})
+func pull(ctx context.Context, eng ImageEngine, ref string, options image.PullOptions, progress func(string)) error {
+	body, err := eng.ImagePull(ctx, ref, options)
 	if err != nil {
 		return &ImageError{Op: "pull", Ref: ref, Err: err}
 	}

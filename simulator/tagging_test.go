@@ -195,11 +195,11 @@ func TestBuildKitGetsExactlyWhatWasHashed(t *testing.T) {
 		"dir/link":   {Data: []byte("text"), Mode: 0o777 | os.ModeSymlink},
 		"stranger":   {Data: []byte("no")},
 	}
-	in, err := imagehash.Read(fsys, imagehash.Options{Dockerfile: "Dockerfile", Args: map[string]string{"V": "a b"}, Target: "one"})
+	in, err := imagehash.Read(t.Context(), fsys, imagehash.Options{Dockerfile: "Dockerfile", Args: map[string]string{"V": "a b"}, Target: "one"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := in.Sum()
+	s, err := in.Sum(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
