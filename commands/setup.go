@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
 	"github.com/linuxarena/ctis/server/api"
