@@ -2,8 +2,11 @@ package commands
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -26,6 +29,11 @@ type buildResult struct {
 	Hash   string       `json:"hash"`
 	Built  bool         `json:"built"` // by this call
 	Inputs []buildInput `json:"inputs"`
+	// What else enters the hash; of build arguments the names, since values may be
+	// secret, and the SHA-256 of each value.
+	Args     map[string]string `json:"args,omitempty"`
+	Target   string            `json:"target,omitempty"`
+	Platform string            `json:"platform,omitempty"`
 	// Pushed is the reference under which it can be pulled, and Digest that of its
 	// manifest.
 	Pushed string `json:"pushed,omitempty"`
@@ -35,6 +43,9 @@ type buildResult struct {
 type buildInput struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // SHA-256 of the content; of the target for a link
+
+	Kind       imagehash.Kind `json:"kind"`       // file or link
+	Executable bool           `json:"executable"` // by its owner; of files
 }
 
 func (a *app) buildCommand() *cli.Command {
@@ -42,18 +53,23 @@ func (a *app) buildCommand() *cli.Command {
 	return verb(&cli.Command{
 		Name:  "build",
 		Usage: "build the simulator's image, or tell its tag and what that depends on",
-		Description: "The tag is a hash of all that the image is built from: the same source has the same tag on every\n" +
-			"machine. Builds what ctis carries, or with --context any directory and Dockerfile, if the tag does\n" +
-			"not exist yet. The source that ctis carries is compiled here where there is a Go toolchain, without\n" +
-			"asking any registry; everything else, and without one, is built by the Dockerfile, with BuildKit where\n" +
-			"the docker command has its buildx plugin and with the engine's classic builder otherwise.\n\n" +
-			"--push pushes the tag to where its name says, or with --registry to HOST[:PORT][/PREFIX]/NAME, with the\n" +
-			"credentials that docker login keeps.\n\n" +
-			"Exit status: 0 it is there, 1 failed, 2 the Dockerfile, its context or the command line is wrong (nothing\n" +
-			"was built), 4 no engine, 130 interrupted.",
+		Description: "The tag is a hash of all that the image is built from: the same source has\n" +
+			"the same tag on every machine. Builds what ctis carries, or with --context\n" +
+			"any directory and Dockerfile, if the tag does not exist yet. The source that\n" +
+			"ctis carries is compiled here where there is a Go toolchain, without asking\n" +
+			"any registry; everything else, and without one, is built by the Dockerfile,\n" +
+			"with BuildKit where the docker command has its buildx plugin and with the\n" +
+			"engine's classic builder otherwise.\n\n" +
+			"--print-inputs prints what enters the hash: of the Dockerfile and of every\n" +
+			"file and link that it reads the SHA-256, the kind, an x if it is executable,\n" +
+			"and the path; then build arguments, target and platform where they count.\n\n" +
+			"--push pushes the tag to where its name says, or with --registry to\n" +
+			"HOST[:PORT][/PREFIX]/NAME, with the credentials that docker login keeps.\n\n" +
+			"Exit status: 0 it is there, 1 failed, 2 the Dockerfile, its context or the\n" +
+			"command line is wrong (nothing was built), 4 no engine, 130 interrupted.",
 		Flags: append(o.flags(),
 			&cli.BoolFlag{Name: "print-tag", Usage: "print the image's reference and build nothing; needs no engine", Destination: &o.printTag},
-			&cli.BoolFlag{Name: "print-inputs", Usage: "print what enters the hash, a digest and a path a line, and build nothing; needs no engine", Destination: &o.printInputs},
+			&cli.BoolFlag{Name: "print-inputs", Usage: "print all that enters the hash and build nothing; needs no engine", Destination: &o.printInputs},
 			&cli.BoolFlag{Name: "no-cache", Usage: "build although the tag exists, and without the builder's cache", Destination: &o.noCache},
 			&cli.BoolFlag{Name: "push", Usage: "push the image when it is there", Destination: &o.push},
 			&cli.StringFlag{Name: "registry", Usage: "push to `HOST[:PORT][/PREFIX]`", Destination: &o.registry},
@@ -105,9 +121,15 @@ func (a *app) runBuild(ctx context.Context, o buildOptions) error {
 			a.ui.warn(fmt.Sprintf("%s:%d: instructions that base image %q may add (ONBUILD) are not looked for without an engine; ctis build does", source.Dockerfile.Path, b.Line, b.Image))
 		}
 	}
-	result := &buildResult{Image: imagehash.Tag(source.Hash), Hash: source.Hash, Inputs: []buildInput{}}
+	result := &buildResult{Image: imagehash.Tag(source.Hash), Hash: source.Hash, Inputs: []buildInput{}, Target: source.Target, Platform: source.Platform}
 	for _, in := range source.All() {
-		result.Inputs = append(result.Inputs, buildInput{in.Path, in.Digest})
+		result.Inputs = append(result.Inputs, buildInput{in.Path, in.Digest, in.Kind, in.Exec})
+	}
+	for _, arg := range source.Args {
+		if result.Args == nil {
+			result.Args = map[string]string{}
+		}
+		result.Args[arg.Name] = fmt.Sprintf("%x", sha256.Sum256([]byte(arg.Value)))
 	}
 	if !o.printTag && !o.printInputs {
 		if err := a.buildAndPush(ctx, o, source, result); err != nil {
@@ -169,7 +191,20 @@ func (a *app) printBuild(o buildOptions, r *buildResult) error {
 	}
 	if o.printInputs {
 		for _, in := range r.Inputs {
-			say("%s  %s\n", in.Digest, printable(in.Path))
+			mark := "-"
+			if in.Executable {
+				mark = "x"
+			}
+			say("%s  %s %s  %s\n", in.Digest, in.Kind, mark, printable(in.Path))
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Args)) {
+			say("%s  arg     %s\n", r.Args[name], printable(name))
+		}
+		if r.Target != "" {
+			say("%-64s  target  %s\n", "", printable(r.Target))
+		}
+		if r.Platform != "" {
+			say("%-64s  platform  %s\n", "", printable(r.Platform))
 		}
 	}
 	if r.Pushed != "" {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -96,8 +97,37 @@ func verb(c *cli.Command) *cli.Command {
 	return c
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error {
-	return &usageError{msg: err.Error()}
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	e := &usageError{msg: err.Error()}
+	if c != nil && c.Command != nil {
+		e.hint = flagHint(err.Error(), append(slices.Clone(c.Command.Flags), c.App.Flags...))
+	}
+	return e
+}
+
+// invalidValue is the flag in what the parser says of a value it does not take.
+var invalidValue = regexp.MustCompile(`^invalid (?:boolean )?value .* for (?:flag )?-([a-z-]+): `)
+
+// flagHint says what a flag takes, which the parser does not.
+func flagHint(msg string, flags []cli.Flag) string {
+	found := invalidValue.FindStringSubmatch(msg)
+	if found == nil {
+		return ""
+	}
+	for _, f := range flags {
+		if !slices.Contains(f.Names(), found[1]) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.DurationFlag:
+			return "give a duration such as 90s, 10m or 1h30m"
+		case *cli.IntFlag, *cli.Int64Flag, *cli.UintFlag:
+			return "give a whole number"
+		case *cli.BoolFlag:
+			return "leave the value out, or give true or false"
+		}
+	}
+	return ""
 }
 
 func unknownCommand(app *cli.App, name string) error {

@@ -163,5 +163,11 @@ func (a *app) gcImages(ctx context.Context, o gcOptions, current map[string]stri
 		}
 	}
 	result.images = collected.Freed
-	return fmt.Sprintf("%d of %s", removed, plural(len(collected.Images), "image")), err
+	verb := "removed"
+	if o.dryRun {
+		verb = "would remove"
+	} else if n := simulator.SweepWork(); n > 0 {
+		return fmt.Sprintf("%s %d of %s, and %s of killed builds", verb, removed, plural(len(collected.Images), "image"), plural(n, "temporary directory")), err
+	}
+	return fmt.Sprintf("%s %d of %s", verb, removed, plural(len(collected.Images), "image")), err
 }

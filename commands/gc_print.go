@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"charm.land/lipgloss/v2"
+
+	"github.com/linuxarena/ctis/imagehash"
 	"github.com/linuxarena/ctis/simulator"
 )
 
@@ -21,13 +24,13 @@ func (a *app) printGC(r *gcResult) error {
 	if len(r.Images) > 0 {
 		rows := make([][]string, 0, len(r.Images))
 		for _, i := range r.Images {
-			name := i.Tag
+			name := strings.TrimPrefix(i.Tag, imagehash.Repository+":") // it is the same everywhere, and wide
 			if name == "" {
 				name = "untagged " + strings.TrimPrefix(i.ID, "sha256:")[:min(12, len(strings.TrimPrefix(i.ID, "sha256:")))]
 			}
 			rows = append(rows, []string{actionWords[i.Action], name, size(i.Size), i.Reason})
 		}
-		if err := a.table([]string{"", "IMAGE", "SIZE", "WHY"}, rows, 3); err != nil {
+		if err := a.table([]string{"", "TAG", "SIZE", "WHY"}, wrapLast(rows, a.outWidth()), 3); err != nil {
 			return err
 		}
 	}
@@ -50,7 +53,7 @@ func (a *app) printGC(r *gcResult) error {
 				return err
 			}
 		}
-		if err := a.table([]string{"", "WHAT", "TRAJECTORY", "WHY"}, rows, 3); err != nil {
+		if err := a.table([]string{"", "WHAT", "TRAJECTORY", "WHY"}, wrapLast(rows, a.outWidth()), 3); err != nil {
 			return err
 		}
 	}
@@ -74,4 +77,45 @@ func (a *app) printGC(r *gcResult) error {
 	}
 	_, err := fmt.Fprintln(a.streams.Out, line)
 	return err
+}
+
+// wrapLast goes on with the last cells that do not fit into a width on rows of their
+// own: why something stays is what the table is read for. A width of nought has no end.
+func wrapLast(rows [][]string, width int) [][]string {
+	if width == 0 || len(rows) == 0 {
+		return rows
+	}
+	last := len(rows[0]) - 1
+	used := make([]int, last)
+	for _, row := range rows {
+		for i, cell := range row[:last] {
+			used[i] = max(used[i], lipgloss.Width(printable(cell)))
+		}
+	}
+	for _, w := range used {
+		width -= w + 2
+	}
+	if width < 16 { // it would be one word a line
+		return rows
+	}
+	var out [][]string
+	for _, row := range rows {
+		line, first := "", true
+		put := func() {
+			next := make([]string, last+1)
+			if first {
+				copy(next, row[:last])
+			}
+			next[last], line, first = line, "", false
+			out = append(out, next)
+		}
+		for _, word := range strings.Fields(printable(row[last])) {
+			if line != "" && lipgloss.Width(line)+1+lipgloss.Width(word) > width {
+				put()
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+		put()
+	}
+	return out
 }

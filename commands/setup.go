@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	cerrdefs "github.com/containerd/errdefs"
-
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/netpin"
 	"github.com/linuxarena/ctis/server/api"
@@ -165,14 +163,12 @@ func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, erro
 	reused := true
 	for try := 0; ; try++ {
 		sim, err := s.app.ensureSimulator(ctx, s.image, s.pool, line.detail)
-		if cerrdefs.IsNotFound(err) && try < subnetRaces {
-			// Maybe somebody removed the image: it was superseded for them, and not yet in use here.
+		if errors.Is(err, simulator.ErrImageGone) && try < subnetRaces {
+			// It was superseded for somebody, and not yet in use here.
 			if _, err := s.ensureImage(ctx, line); err != nil {
 				return "", err
 			}
-			if s.image.Built || s.image.Pulled {
-				continue
-			}
+			continue
 		}
 		if err != nil {
 			return "", err

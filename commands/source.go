@@ -33,11 +33,22 @@ type sourceOptions struct {
 // flags are those of every verb that may build the image.
 func (o *sourceOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "context", Usage: "build the simulator's image from `DIR` instead of what ctis carries (CTIS_BUILD_CONTEXT)", Destination: &o.context},
-		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + ", or Dockerfile where that is not there)", Destination: &o.file},
+		&cli.StringFlag{Name: "context", Usage: "build from `DIR` instead of what ctis carries (CTIS_BUILD_CONTEXT)", Destination: &o.context, Action: notEmpty("context")},
+		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + " or Dockerfile)", Destination: &o.file, Action: notEmpty("file")},
 		&cli.GenericFlag{Name: "build-arg", Usage: "build argument `K=V`, or K with its value from the environment (repeatable)", Value: &o.args},
 		&cli.StringFlag{Name: "target", Usage: "build `STAGE` of the Dockerfile instead of its last one", Destination: &o.target},
 		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit)", Destination: &o.platform},
+	}
+}
+
+// notEmpty refuses a flag with nothing in it, such as that of a variable that is not
+// set: it would mean the same as leaving the flag out, which is another source.
+func notEmpty(flag string) func(*cli.Context, string) error {
+	return func(_ *cli.Context, value string) error {
+		if value == "" {
+			return &usageError{msg: "--" + flag + " is empty", hint: "give it a value, or leave it out"}
+		}
+		return nil
 	}
 }
 
@@ -75,6 +86,9 @@ func (a *app) source(ctx context.Context, o sourceOptions) (*imagehash.Sum, erro
 
 // buildContext opens the build context and finds the Dockerfile in it.
 func (a *app) buildContext(o sourceOptions) (files fs.FS, name string, err error) {
+	if o.file == "-" {
+		return nil, "", &usageError{msg: "--file - is not supported: the Dockerfile is hashed and must be in the build context", hint: "write it to a file there and name that"}
+	}
 	dir, from := o.context, "--context"
 	if dir == "" {
 		dir, from = a.env["CTIS_BUILD_CONTEXT"], "CTIS_BUILD_CONTEXT"

@@ -62,7 +62,7 @@ type ChangedInputError struct {
 }
 
 func (e *ChangedInputError) Error() string {
-	return fmt.Sprintf("build input %q changed while the image was being built; try again when nothing edits the source", e.Path)
+	return fmt.Sprintf("build input %q changed after it was found; try again when nothing edits the source", e.Path)
 }
 
 func (e *ChangedInputError) Unwrap() error { return e.Err }

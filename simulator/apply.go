@@ -55,7 +55,7 @@ const (
 // engine: one creates it and the others reuse it.
 //
 // Its errors are *[BusyError] and *[ForeignError], which say that nothing was
-// touched, *[NotReadyError], and the engine's. The caller closes Result.Client.
+// touched, *[NotReadyError], [ErrImageGone], and the engine's. The caller closes Result.Client.
 func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
 	if err := ValidateInstance(o.Instance); err != nil {
 		return nil, err

@@ -71,11 +71,11 @@ func buildHere(ctx context.Context, eng ImageEngine, o ImageOptions, final []byt
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "ctis-build-")
+	dir, done, err := makeWorkDir("ctis-build-")
 	if err != nil {
-		return "", fmt.Errorf("make a directory to build in: %w", err)
+		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	binary, err := compile(ctx, o, dir, arch)
 	if err != nil {
 		return "", err
@@ -133,6 +133,8 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 	sent := <-written
 	var changed *imagehash.ChangedInputError
 	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err() // the client's own words are an address that nobody can use
 	case errors.As(sent, &changed):
 		return "", changed
 	case err != nil:

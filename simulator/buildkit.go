@@ -57,11 +57,11 @@ func (b *BuildKit) environ() []string {
 // build makes the image without a tag and returns its id. The context is a
 // directory that holds exactly what was hashed.
 func (b *BuildKit) build(ctx context.Context, eng ImageEngine, o ImageOptions) (id string, err error) {
-	dir, err := os.MkdirTemp("", "ctis-build-")
+	dir, done, err := makeWorkDir("ctis-build-")
 	if err != nil {
-		return "", fmt.Errorf("make a directory to build in: %w", err)
+		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	files := filepath.Join(dir, "context")
 	if err := unpackContext(ctx, o.Source, files); err != nil {
 		return "", err

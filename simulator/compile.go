@@ -106,7 +106,7 @@ func compile(ctx context.Context, o ImageOptions, dir, arch string) (string, err
 	o.Progress(fmt.Sprintf("compiling %s for linux/%s", path.Base(serverBinary), arch))
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			return "", ctx.Err()
 		}
 		return "", &ImageError{Op: "build", Ref: o.Choice.Ref, Lines: out.all(), Err: fmt.Errorf("go build: %w", err)}
 	}

@@ -75,6 +75,10 @@ func containerConfig(instance string, want Want, linkID string) (*container.Conf
 // shows what there is now.
 var errLost = errors.New("another process was faster")
 
+// ErrImageGone says that the image was removed after it was made sure of: another
+// process took it for superseded. Making sure of it again helps.
+var ErrImageGone = errors.New("its image is gone")
+
 // create makes and starts the simulator. What it made and could not start is
 // removed again.
 func create(ctx context.Context, eng Engine, instance string, want Want, link string) error {
@@ -83,7 +87,7 @@ func create(ctx context.Context, eng Engine, instance string, want Want, link st
 	}
 	config, host := containerConfig(instance, want, link)
 	err := createAndStart(ctx, eng, instance, config, host)
-	if err == nil || errors.Is(err, errLost) || ctx.Err() != nil {
+	if err == nil || errors.Is(err, errLost) || errors.Is(err, ErrImageGone) || ctx.Err() != nil {
 		return err
 	}
 	if dropMissing(host, err) {
@@ -106,6 +110,9 @@ func createAndStart(ctx context.Context, eng Engine, instance string, config *co
 	made, err := eng.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
 	if cerrdefs.IsConflict(err) {
 		return errLost // the name is what decides
+	}
+	if cerrdefs.IsNotFound(err) { // of all that is named here, only the image is looked for before the start
+		return fmt.Errorf("create simulator %q: %w: %w", name, ErrImageGone, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create simulator %q: %w", name, err)

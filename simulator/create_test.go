@@ -66,3 +66,14 @@ func TestKernelWithoutIPv6GetsASimulatorWithoutItsSettings(t *testing.T) {
 		t.Error("another failure took settings away")
 	}
 }
+
+// A collection elsewhere may remove the image between making sure of it and using it.
+func TestAnImageThatIsGoneIsToldApart(t *testing.T) {
+	f, o := newFake(), want("1")
+	f.noImage = map[string]bool{o.Image.Ref: true}
+	if _, err := Ensure(t.Context(), f, o); !errors.Is(err, ErrImageGone) || f.creates != 1 {
+		t.Errorf("after %d attempts: %v", f.creates, err)
+	}
+	f.noImage = nil // built again
+	mustEnsure(t, f, o)
+}

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/linuxarena/ctis/imagehash"
@@ -119,7 +120,26 @@ func (e *ImageError) Hint() string {
 	case "push":
 		return "check the name and that you may write there; `docker login` keeps the credentials that are used"
 	}
+	said := strings.ToLower(e.Err.Error() + "\n" + strings.Join(e.Lines, "\n"))
+	for _, c := range buildCauses {
+		if slices.ContainsFunc(c.said, func(s string) bool { return strings.Contains(said, s) }) {
+			return c.hint
+		}
+	}
 	return "correct the source, or name a built image with `--image REF`"
+}
+
+// buildCauses are causes of a failed build that are not in its source. Neither engine
+// nor builder tells them apart by anything but words.
+var buildCauses = []struct {
+	said []string
+	hint string
+}{
+	{[]string{"no space left on device", "disk quota exceeded"}, "make room where the engine keeps its images and in the directory for temporary files; `ctis gc` removes superseded images"},
+	{[]string{"dial tcp", "no such host", "i/o timeout", "tls handshake", "connection refused", "server misbehaving", "client.timeout exceeded", "proxyconnect", "toomanyrequests"},
+		"the build asks for something over the network and does not get it; try again when that answers, load the base images with `docker load`, or name a built image with `--image REF`"},
+	{[]string{"pull access denied", "manifest unknown", "unauthorized", "authentication required", "repository does not exist"},
+		"check the name of the base image and that you may pull it; `docker login` keeps the credentials"},
 }
 
 // NeedsBuildKitError says that a Dockerfile cannot be built here: it has what only

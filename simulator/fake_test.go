@@ -43,10 +43,12 @@ type fakeEngine struct {
 	onStart    func(c *fakeContainer) error
 	onSubnet   func(subnet string) error
 	onRetire   func()
-	tick       time.Duration // how far each question for the time moves it
-	unready    bool          // what is started does not answer
-	crashing   bool          // what is started crashes
-	bridgeFail string        // the bridge ends at once, saying this
+	tick       time.Duration   // how far each question for the time moves it
+	unready    bool            // what is started does not answer
+	creates    int             // how often a container was asked for
+	crashing   bool            // what is started crashes
+	noImage    map[string]bool // images that are gone
+	bridgeFail string          // the bridge ends at once, saying this
 }
 
 type fakeContainer struct {
@@ -128,6 +130,10 @@ func (f *fakeEngine) ContainerCreate(_ context.Context, config *container.Config
 	defer f.mu.Unlock()
 	if _, err := f.find(name); err == nil {
 		return container.CreateResponse{}, fmt.Errorf("name %q is in use: %w", name, cerrdefs.ErrConflict)
+	}
+	f.creates++
+	if f.noImage[config.Image] {
+		return container.CreateResponse{}, fmt.Errorf("No such image: %s: %w", config.Image, cerrdefs.ErrNotFound)
 	}
 	c := &fakeContainer{id: f.id("c"), name: name, state: "created", config: config, host: host, created: f.now}
 	f.containers[c.id] = c

@@ -33,7 +33,7 @@ var _ GCEngine = (*client.Client)(nil)
 
 // GCOptions say which images go.
 type GCOptions struct {
-	Current map[string]string // reference → why it is needed, whoever uses it
+	Current map[string]string // reference in any form, or id → why it is needed, whoever uses it
 	Keep    int               // so many of the newest superseded tags stay
 	Grace   time.Duration     // what was built or tagged less long ago stays
 	DryRun  bool              // say what would go, and touch nothing
@@ -80,10 +80,14 @@ func CollectImages(ctx context.Context, eng GCEngine, o GCOptions) (*GCResult, e
 	if err != nil {
 		return res, err
 	}
+	current, err := resolve(ctx, eng, o.Current)
+	if err != nil {
+		return res, err
+	}
 	var gone []*layered
 	var errs []error
 	looked, planned := map[string]bool{}, map[string]bool{}
-	for _, v := range PlanGC(GCRule{Current: o.Current, Keep: o.Keep, Grace: o.Grace, Now: now}, rows) {
+	for _, v := range PlanGC(GCRule{Current: current, Keep: o.Keep, Grace: o.Grace, Now: now}, rows) {
 		g := GCImage{ImageRow: v.ImageRow, Action: GCKept, Reason: v.Reason}
 		if v.Remove {
 			var layers *layered
@@ -115,6 +119,25 @@ func CollectImages(ctx context.Context, eng GCEngine, o GCOptions) (*GCResult, e
 		}
 	}
 	return res, errors.Join(errs...)
+}
+
+// resolve gives what is needed the names by which the engine lists it: tags in their
+// shortest form, and of an image that is named by its id or digest the whole id.
+func resolve(ctx context.Context, eng GCEngine, needed map[string]string) (map[string]string, error) {
+	out := map[string]string{}
+	for ref, why := range needed {
+		name := familiar(ref)
+		found, err := eng.ImageInspect(ctx, ref)
+		switch {
+		case err == nil && !slices.Contains(found.RepoTags, name):
+			out[found.ID] = why
+		case err == nil, cerrdefs.IsNotFound(err), cerrdefs.IsInvalidArgument(err):
+			out[name] = why
+		default:
+			return nil, fmt.Errorf("look for image %q: %w", ref, err)
+		}
+	}
+	return out, nil
 }
 
 // measure compares the layers of what went with those of what is there. In a dry
@@ -154,9 +177,21 @@ func measure(ctx context.Context, eng GCEngine, gone []*layered, planned map[str
 	return freed(gone, left), nil
 }
 
+// Why an image that was to go is left alone.
+const (
+	goneAlready = "somebody else removed it"
+	changedAnew = "it was built or tagged anew"
+)
+
+// imageRemover is what removing one image needs of an engine.
+type imageRemover interface {
+	ImageInspect(ctx context.Context, ref string, opts ...client.ImageInspectOption) (image.InspectResponse, error)
+	ImageRemove(ctx context.Context, ref string, options image.RemoveOptions) ([]image.DeleteResponse, error)
+}
+
 // removeImage removes a tag by its name, or an untagged image, which has nothing
 // but its id, after another look at it.
-func removeImage(ctx context.Context, eng GCEngine, v ImageVerdict) (GCAction, string, error) {
+func removeImage(ctx context.Context, eng imageRemover, v ImageVerdict) (GCAction, string, error) {
 	ref := v.Tag
 	if ref == "" {
 		ref = v.ID
@@ -164,24 +199,24 @@ func removeImage(ctx context.Context, eng GCEngine, v ImageVerdict) (GCAction, s
 	found, err := eng.ImageInspect(ctx, ref)
 	switch {
 	case cerrdefs.IsNotFound(err):
-		return GCSkipped, "somebody else removed it", nil
+		return GCSkipped, goneAlready, nil
 	case err != nil:
 		return GCSkipped, err.Error(), fmt.Errorf("look at image %q: %w", ref, err)
 	case found.ID != v.ID || v.Tag == "" && len(found.RepoTags) > 0:
-		return GCSkipped, "it was built or tagged anew", nil
+		return GCSkipped, changedAnew, nil
 	}
 	_, err = eng.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
 	switch {
 	case err == nil:
 		return GCRemoved, v.Reason, nil
 	case cerrdefs.IsNotFound(err):
-		return GCSkipped, "somebody else removed it", nil
+		return GCSkipped, goneAlready, nil
 	case cerrdefs.IsConflict(err):
 		return GCSkipped, err.Error(), nil
 	}
 	// Two that remove one image at once get all kinds of errors from the engine.
 	if _, e := eng.ImageInspect(ctx, ref); cerrdefs.IsNotFound(e) {
-		return GCSkipped, "somebody else removed it", nil
+		return GCSkipped, goneAlready, nil
 	}
 	return GCSkipped, err.Error(), fmt.Errorf("remove image %q: %w", ref, err)
 }
@@ -207,7 +242,7 @@ func imageRows(ctx context.Context, eng GCEngine) ([]ImageRow, error) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, label := range []string{LabelHash, LabelBuildStage} {
+	for _, label := range []string{LabelHash, LabelBuildStage, LabelProtocol} {
 		untagged, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("dangling", "true"), filters.Arg("label", label))})
 		if err != nil {
 			return nil, fmt.Errorf("list untagged images: %w", err)
@@ -232,6 +267,14 @@ func imageRows(ctx context.Context, eng GCEngine) ([]ImageRow, error) {
 		if built, err := time.Parse(time.RFC3339Nano, found.Created); err == nil && built.After(r.Since) {
 			r.Since = built
 		}
+		if r.Tag == "" {
+			if r.Foreign, err = foreign(ctx, eng, found); err != nil {
+				return nil, err
+			}
+			if r.Foreign && (found.Config == nil || found.Config.Labels[LabelHash]+found.Config.Labels[LabelBuildStage] == "") {
+				continue // built without ctis, whatever it is
+			}
+		}
 		for _, c := range containers {
 			if uses(c, r, found.RepoTags) {
 				r.UsedBy = append(r.UsedBy, containerNames(c))
@@ -241,6 +284,37 @@ func imageRows(ctx context.Context, eng GCEngine) ([]ImageRow, error) {
 		known = append(known, r)
 	}
 	return known, nil
+}
+
+// foreign tells whether an untagged image with a label of ctis is somebody's own.
+func foreign(ctx context.Context, eng GCEngine, found image.InspectResponse) (bool, error) {
+	if found.Config == nil {
+		return true, nil
+	}
+	history, err := steps(ctx, eng, found.ID)
+	if err != nil {
+		return false, err
+	}
+	var twin []string
+	if hash := found.Config.Labels[LabelHash]; hash != "" {
+		if twin, err = steps(ctx, eng, imagehash.Tag(hash)); err != nil {
+			return false, err
+		}
+	}
+	return !leftByBuild(found.Config.Labels, history, twin), nil
+}
+
+// steps lists what made an image, the lowest first; nothing if it is gone.
+func steps(ctx context.Context, eng GCEngine, ref string) ([]string, error) {
+	history, err := eng.ImageHistory(ctx, ref)
+	if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsInvalidArgument(err) {
+		return nil, fmt.Errorf("ask for the history of image %q: %w", ref, err)
+	}
+	var out []string
+	for _, step := range slices.Backward(history) { // the newest is first
+		out = append(out, step.CreatedBy)
+	}
+	return out, nil
 }
 
 // uses tells whether a container needs a row: it was made from the tag, or from the

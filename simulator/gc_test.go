@@ -28,7 +28,8 @@ type storedImage struct {
 	tags   []string
 	labels map[string]string
 	layers []string
-	steps  []int64 // the lowest first, empty ones included
+	steps  []int64  // the lowest first, empty ones included
+	by     []string // what made them; nil for a build of ctis
 	built  time.Duration
 	tagged time.Duration // before gcNow; 0 for never
 }
@@ -105,6 +106,7 @@ func (f *fakeStore) ImageInspect(_ context.Context, ref string, _ ...client.Imag
 	}
 	r := image.InspectResponse{ID: id, RepoTags: i.tags, Size: i.size(), Created: gcNow.Add(-i.built).Format(time.RFC3339Nano),
 		RootFS: image.RootFS{Type: "layers", Layers: i.layers}, Config: &dockerspec.DockerOCIImageConfig{}}
+	r.Config.Labels = i.labels
 	if i.tagged > 0 {
 		r.Metadata.LastTagTime = gcNow.Add(-i.tagged)
 	}
@@ -117,8 +119,15 @@ func (f *fakeStore) ImageHistory(_ context.Context, ref string, _ ...client.Imag
 		return nil, err
 	}
 	var out []image.HistoryResponseItem
-	for _, s := range slices.Backward(i.steps) {
-		out = append(out, image.HistoryResponseItem{Size: s})
+	for n, s := range slices.Backward(i.steps) {
+		item := image.HistoryResponseItem{Size: s}
+		switch {
+		case i.by != nil:
+			item.CreatedBy = i.by[n]
+		case n == len(i.steps)-1:
+			item.CreatedBy = "/bin/sh -c #(nop)  LABEL io.ctis.source-hash=" + i.labels[LabelHash]
+		}
+		out = append(out, item)
 	}
 	return out, nil
 }
@@ -192,7 +201,12 @@ func store() *fakeStore {
 		"base":     {tags: []string{"debian:12"}, layers: []string{"b"}, steps: []int64{1000}, built: day},
 		"step":     {parent: "base", layers: []string{"b", "s"}, steps: []int64{1000, 50}, built: day},
 		"based":    {parent: "step", tags: []string{src(16)}, layers: []string{"b", "s", "l16"}, steps: []int64{1000, 50, 100}, built: day},
-		"stage":    {parent: "base", labels: map[string]string{LabelBuildStage: "1"}, layers: []string{"b", "go"}, steps: []int64{1000, 300}, built: day},
+		"stage": {parent: "base", labels: map[string]string{LabelBuildStage: "1"}, layers: []string{"b", "go"}, steps: []int64{1000, 300}, built: day,
+			by: []string{"base", "/bin/sh -c #(nop)  LABEL io.ctis.build-stage=1"}},
+		// Somebody's own, on an image of ctis, which gave it its label.
+		"child": {parent: "current", labels: map[string]string{LabelHash: "h"}, layers: []string{"l0", "c"}, steps: []int64{0, 100, 0, 7}, built: day,
+			by: []string{"", "", "LABEL io.ctis.source-hash=h", "COPY mine /"}},
+		"byHand": {labels: map[string]string{LabelProtocol: "2"}, layers: []string{"l17"}, steps: []int64{100, 1}, built: day, by: []string{"LABEL io.ctis.protocol=2", "RUN mine"}},
 	}}
 	f.images["fresh"].built, f.images["fresh"].tagged = time.Minute, time.Minute
 	f.images["retagged"].tagged = time.Minute // a builder found it in its cache
@@ -243,10 +257,11 @@ func TestOnlySupersededTagsThatNobodyUsesGo(t *testing.T) {
 		src(16):                          "removed: superseded and unused",
 		imagehash.Repository + ":latest": "kept: not a tag that ctis makes",
 		imagehash.Repository + ":v1":     "kept: not a tag that ctis makes",
-		"moved":                          "removed: untagged: left by a build, and another has its tag",
-		"left":                           "removed: untagged: left by a build, and another has its tag",
+		"moved":                          "removed: untagged: left by a build",
+		"left":                           "removed: untagged: left by a build",
 		"leftUsed":                       "kept: used by container of-moved",
-		"stage":                          "removed: untagged: left by a build, and another has its tag",
+		"stage":                          "removed: untagged: left by a build",
+		"child":                          "kept: untagged, and not known to be left by a build; docker rmi removes it",
 	}
 	// l1, l7, moved, left; of "based" its own and the step's layer; of "stage" the
 	// toolchain's. What "created" and "other" are made of stays.
@@ -255,7 +270,7 @@ func TestOnlySupersededTagsThatNobodyUsesGo(t *testing.T) {
 	dry := collectOptions()
 	dry.DryRun = true
 	res, err := CollectImages(t.Context(), f, dry)
-	if err != nil || len(f.removed) > 0 || len(f.images) != 20 {
+	if err != nil || len(f.removed) > 0 || len(f.images) != 22 {
 		t.Fatalf("a dry run removes %q, leaves %d images, %v", f.removed, len(f.images), err)
 	}
 	if res.Freed != bytes {
@@ -279,7 +294,7 @@ func TestOnlySupersededTagsThatNobodyUsesGo(t *testing.T) {
 		t.Errorf("freed are %d bytes, not %d", res.Freed, bytes)
 	}
 	left := slices.Sorted(maps.Keys(f.images))
-	if wantLeft := []string{"base", "byID", "created", "current", "foreign", "fresh", "leftUsed", "named", "nearly", "other", "retagged", "running", "stopped"}; !slices.Equal(left, wantLeft) {
+	if wantLeft := []string{"base", "byHand", "byID", "child", "created", "current", "foreign", "fresh", "leftUsed", "named", "nearly", "other", "retagged", "running", "stopped"}; !slices.Equal(left, wantLeft) {
 		t.Errorf("left are %q, not %q", left, wantLeft)
 	}
 	if f.forced {
@@ -399,6 +414,24 @@ func TestGraceIsWrittenWithoutNoughts(t *testing.T) {
 	for d, want := range map[time.Duration]string{10 * time.Minute: "10m", time.Hour: "1h", 90 * time.Minute: "1h30m", 30 * time.Second: "30s", 0: "0s"} {
 		if got := short(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// What INTERNET_SIMULATOR_IMAGE names stays, in whatever way it names it.
+func TestWhatIsNeededStaysByAnyOfItsNames(t *testing.T) {
+	for _, name := range []string{src(1), "docker.io/" + src(1), "index.docker.io/" + src(1), "old"} {
+		f := store()
+		res, err := CollectImages(t.Context(), f, GCOptions{Current: map[string]string{name: "needed"}})
+		if got := told(res)[src(1)]; err != nil || got != "kept: needed" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	// By one of two tags: the other may go. By its id: none may.
+	for name, want := range map[string]string{src(7): "removed: superseded and unused", "double": "kept: needed"} {
+		res, err := CollectImages(t.Context(), store(), GCOptions{Current: map[string]string{name: "needed"}})
+		if got := told(res); err != nil || got[src(7)] != "kept: needed" || got[src(77)] != want {
+			t.Errorf("%s: %q and %q, %v", name, got[src(7)], got[src(77)], err)
 		}
 	}
 }

@@ -18,11 +18,14 @@ type ImageRow struct {
 	Size   int64     // bytes, as the engine tells it: layers that other images share included
 	Since  time.Time // when it was built or tagged, whichever was later, by the engine's clock
 	UsedBy []string  // containers, in any state; sorted
+	// Foreign is an untagged image of which nothing says that a build of ctis left it:
+	// who builds on an image inherits its labels.
+	Foreign bool
 }
 
 // GCRule says what of the images stays.
 type GCRule struct {
-	Current map[string]string // reference → why it is needed
+	Current map[string]string // tag as the engine lists it, or id → why it is needed
 	Keep    int               // so many of the newest superseded tags stay as well
 	Grace   time.Duration     // what is younger stays: somebody may be about to use it
 	Now     time.Time         // by the engine's clock
@@ -47,20 +50,26 @@ func PlanGC(rule GCRule, rows []ImageRow) []ImageVerdict {
 	for _, row := range rows {
 		v := ImageVerdict{ImageRow: row}
 		age := rule.Now.Sub(row.Since)
-		switch why, current := rule.Current[row.Tag]; {
-		case current && row.Tag != "":
+		why, current := rule.Current[row.ID]
+		if row.Tag != "" && !current {
+			why, current = rule.Current[row.Tag]
+		}
+		switch {
+		case current:
 			v.Reason = why
 		case row.Tag != "" && !imagehash.FromSourceTag(row.Tag):
 			v.Reason = "not a tag that ctis makes"
 		case len(row.UsedBy) > 0:
 			v.Reason = "used by " + listed(row.UsedBy, "container")
+		case row.Foreign:
+			v.Reason = "untagged, and not known to be left by a build; docker rmi removes it"
 		case age < rule.Grace:
 			v.Reason = fmt.Sprintf("younger than %s", short(rule.Grace))
 		case row.Tag != "" && kept < rule.Keep:
 			kept++
 			v.Reason = fmt.Sprintf("one of the newest %d (--keep)", rule.Keep)
 		case row.Tag == "":
-			v.Remove, v.Reason = true, "untagged: left by a build, and another has its tag"
+			v.Remove, v.Reason = true, "untagged: left by a build"
 		default:
 			v.Remove, v.Reason = true, "superseded and unused"
 		}

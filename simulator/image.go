@@ -100,20 +100,31 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 		}
 	}
 	res.ID = found.ID
-	if found.Config != nil {
-		if res.Protocol, err = protocolOf(found.Config.Labels); err != nil {
-			return nil, fmt.Errorf("image %q: %w", ref, err)
-		}
-	}
-	if res.Protocol != 0 && res.Protocol != api.Protocol {
-		return nil, fmt.Errorf("image %q speaks version %d of the administrative interface and this ctis version %d; use an image and a ctis of one release",
-			ref, res.Protocol, api.Protocol)
+	if res.Protocol, err = protocolOf(ref, found); err != nil {
+		return nil, err
 	}
 	return res, nil
 }
 
-// protocolOf reads the protocol's label; without one it is 0.
-func protocolOf(labels map[string]string) (int, error) {
+// protocolOf reads the version of the administrative interface that an image speaks;
+// 0 if it does not say. One that this ctis does not speak is an error.
+func protocolOf(ref string, found image.InspectResponse) (int, error) {
+	if found.Config == nil {
+		return 0, nil
+	}
+	n, err := parseProtocol(found.Config.Labels)
+	if err != nil {
+		return 0, fmt.Errorf("image %q: %w", ref, err)
+	}
+	if n != 0 && n != api.Protocol {
+		return 0, fmt.Errorf("image %q speaks version %d of the administrative interface and this ctis version %d; use an image and a ctis of one release",
+			ref, n, api.Protocol)
+	}
+	return n, nil
+}
+
+// parseProtocol reads the protocol's label; without one it is 0.
+func parseProtocol(labels map[string]string) (int, error) {
 	v := labels[LabelProtocol]
 	if v == "" {
 		return 0, nil

@@ -41,6 +41,7 @@ type fakeImages struct {
 	images  map[string]map[string]string // labels by reference
 	ids     map[string]string            // by reference; those of before the test have one made of it
 	built   map[string]map[string]string // labels by id
+	labels  map[string]string            // what the Dockerfile gives to all that is built
 	next    int
 	asked   []string
 	context map[string]tarEntry // of the last build
@@ -66,10 +67,18 @@ func (f *fakeImages) ImageInspect(_ context.Context, ref string, _ ...client.Ima
 	defer f.mu.Unlock()
 	f.ask("inspect %s", ref)
 	labels, ok := f.images[ref]
+	r := image.InspectResponse{ID: f.idOf(ref), Config: &dockerspec.DockerOCIImageConfig{}}
+	if built, is := f.built[ref]; is {
+		labels, ok, r.ID = built, true, ref
+	}
+	for tag, id := range f.ids {
+		if id == r.ID {
+			r.RepoTags = append(r.RepoTags, tag)
+		}
+	}
 	if !ok {
 		return image.InspectResponse{}, fmt.Errorf("no such image %q: %w", ref, cerrdefs.ErrNotFound)
 	}
-	r := image.InspectResponse{ID: f.idOf(ref), Config: &dockerspec.DockerOCIImageConfig{}}
 	r.Config.Labels = labels
 	return r, nil
 }
@@ -102,7 +111,8 @@ func (f *fakeImages) ImageBuild(_ context.Context, r io.Reader, o build.ImageBui
 	if f.built == nil {
 		f.built = map[string]map[string]string{}
 	}
-	f.built[id] = o.Labels
+	f.built[id] = maps.Clone(o.Labels)
+	maps.Copy(f.built[id], f.labels)
 	return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(`{"stream":"Step 1\n"}{"aux":{"ID":"` + id + `"}}`))}, nil
 }
 
@@ -246,8 +256,8 @@ func TestImageIsCompiledHereOntoAnEmptyOne(t *testing.T) {
 		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" || !f.options.NoCache {
 			t.Errorf("result %+v with options %+v", r, f.options)
 		}
-		_, wantText, _ := strings.Cut(ownDockerfile, "\nFROM scratch\nCOPY --from=build --chown=65532:65532 /out/ /\n")
-		wantText = "FROM scratch\nCOPY --chown=65532:65532 out/ /\n" + wantText
+		_, wantText, _ := strings.Cut(ownDockerfile, "\nLABEL io.ctis.protocol=\"2\"\nCOPY --from=build --chown=65532:65532 /out/ /\n")
+		wantText = "FROM scratch\nLABEL io.ctis.protocol=\"2\"\nCOPY --chown=65532:65532 out/ /\n" + wantText
 		if got := string(f.context["Dockerfile"].data); got != wantText {
 			t.Errorf("Dockerfile = %q", got)
 		}

@@ -67,7 +67,7 @@ func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error
 	}
 	labels := c.Config.Labels
 	s.Image, s.ImageID, s.Hash, s.Config = labels[LabelImage], c.Image, labels[LabelHash], labels[LabelConfig]
-	s.Protocol, _ = protocolOf(labels) // one that cannot be read differs from every other
+	s.Protocol, _ = parseProtocol(labels) // one that cannot be read differs from every other
 	s.Restarts = c.RestartCount
 	if c.NetworkSettings != nil {
 		for n, ep := range c.NetworkSettings.Networks {

@@ -100,11 +100,11 @@ func (o ProgramOptions) binary(ctx context.Context, arch string) (content []byte
 			return content, nil
 		}
 	}
-	dir, err := os.MkdirTemp("", "ctis-program-")
+	dir, done, err := makeWorkDir("ctis-program-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory to build in: %w", err)
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	made := filepath.Join(dir, "program")
 	cmd := exec.CommandContext(ctx, o.Go, append([]string{"build", "-trimpath", "-ldflags", goLDFlags, "-o", made}, files...)...)
 	cmd.Dir = o.Dir

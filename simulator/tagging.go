@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	cerrdefs "github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/image"
 )
 
 // tagAttempts is how often an image may vanish between its building and its tagging.
@@ -17,17 +15,20 @@ const tagAttempts = 3
 // had done that in the meantime.
 //
 // An image gets its tag only when it is there whole, and the one that is first stays:
-// processes that build one source at once find each other's image and drop their
-// own, so that none is left without a tag. With NoCache the newest takes the tag.
+// processes that build one source at once find each other's image, and each removes
+// what it made itself, so that none is left without a tag. With NoCache the newest
+// takes the tag, and the image that had it goes. What a killed process left is for
+// `ctis gc`: another may be just about to tag it.
 func buildTag(ctx context.Context, eng ImageEngine, o ImageOptions) (built bool, err error) {
 	for range tagAttempts {
 		id, err := buildImage(ctx, eng, o)
 		if err != nil {
 			return false, err
 		}
-		switch built, err := tag(ctx, eng, o, id); {
+		switch useless, err := tag(ctx, eng, o, id); {
 		case err == nil:
-			return built, clearUntagged(ctx, eng, o)
+			clearUntagged(ctx, eng, o, useless)
+			return useless != id, ctx.Err()
 		case !errors.Is(err, errLost):
 			return false, err
 		}
@@ -35,50 +36,53 @@ func buildTag(ctx context.Context, eng ImageEngine, o ImageOptions) (built bool,
 	return false, &ImageError{Op: "build", Ref: o.Choice.Ref, Err: errors.New("it is removed as soon as it is built; find out who does that")}
 }
 
-// tag gives the image with an id the chosen tag. errLost means that the image was
-// removed before it had it.
-func tag(ctx context.Context, eng ImageEngine, o ImageOptions, id string) (mine bool, err error) {
+// tag gives the image with an id the chosen tag. It returns the image that is useless
+// now, which is this one if another has the tag and stays; "" for none. errLost means
+// that the image was removed before it had the tag.
+func tag(ctx context.Context, eng ImageEngine, o ImageOptions, id string) (useless string, err error) {
 	ref := o.Choice.Ref
 	there, err := eng.ImageInspect(ctx, ref)
 	switch {
 	case err == nil && there.ID == id:
-		return true, nil
+		return "", nil
 	case err == nil && !o.NoCache:
-		return false, nil // somebody's of the same source: this call's own goes with what is untagged
+		return id, nil
 	case err != nil && !cerrdefs.IsNotFound(err):
-		return false, fmt.Errorf("look for image %q: %w", ref, err)
+		return "", fmt.Errorf("look for image %q: %w", ref, err)
 	}
-	err = eng.ImageTag(ctx, id, ref)
-	if cerrdefs.IsNotFound(err) {
-		// Another process that was done with the same source took it for left over.
-		if _, err := eng.ImageInspect(ctx, ref); err == nil && !o.NoCache {
-			return false, nil
+	earlier := there.ID // "" if there is none
+	made, err := eng.ImageInspect(ctx, id)
+	if err == nil {
+		// A tag that ctis made is reused for ever, so nothing gets one that ctis then
+		// does not take.
+		if _, err := protocolOf(ref, made); err != nil {
+			clearUntagged(ctx, eng, o, id)
+			return "", err
 		}
-		return false, errLost
+		err = eng.ImageTag(ctx, id, ref)
+	}
+	if cerrdefs.IsNotFound(err) {
+		// Somebody else took it for left over.
+		if _, err := eng.ImageInspect(ctx, ref); err == nil && !o.NoCache {
+			return id, nil
+		}
+		return "", errLost
 	}
 	if err != nil {
-		return false, fmt.Errorf("tag image %q: %w", ref, err)
+		return "", fmt.Errorf("tag image %q: %w", ref, err)
 	}
-	return true, nil
+	return earlier, nil
 }
 
-// clearUntagged removes images of the source that have no tag, since one has it now.
-// One that a container uses stays, and so does one that the engine fails to remove:
-// the image that was asked for is there. `ctis gc` removes what is left.
-func clearUntagged(ctx context.Context, eng ImageEngine, o ImageOptions) error {
-	left, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
-		filters.Arg("dangling", "true"), filters.Arg("label", LabelHash+"="+o.Choice.Hash))})
-	if err != nil {
-		return fmt.Errorf("list untagged images: %w", err)
+// clearUntagged removes an image that this process made, or took the tag from, if it
+// has no other tag. One that somebody uses stays, and so does one that the engine
+// fails to remove: the image that was asked for is there.
+func clearUntagged(ctx context.Context, eng ImageEngine, o ImageOptions, id string) {
+	if id == "" {
+		return
 	}
-	for _, i := range left {
-		if len(tagsOf(i)) > 0 {
-			continue
-		}
-		// Two that remove one image at once get all kinds of errors from the engine.
-		if _, err := eng.ImageRemove(ctx, i.ID, image.RemoveOptions{PruneChildren: true}); err != nil && !cerrdefs.IsNotFound(err) {
-			o.Progress(fmt.Sprintf("an untagged image stays for ctis gc: %v", err))
-		}
+	action, why, err := removeImage(ctx, eng, ImageVerdict{ImageRow: ImageRow{ID: id}})
+	if err != nil || action == GCSkipped && why != goneAlready && why != changedAnew {
+		o.Progress(fmt.Sprintf("an untagged image stays for ctis gc: %s", why))
 	}
-	return ctx.Err()
 }

@@ -63,16 +63,17 @@ func TestTheFirstOfTwoBuildersWinsAndTheOtherLeavesNothing(t *testing.T) {
 func TestImageTakenForLeftOverIsNoFailure(t *testing.T) {
 	o := custom(t, plainDockerfile)
 	f := &fakeImages{images: map[string]map[string]string{}}
-	// At the last moment the other one tags its own and clears this one away.
+	// At the last moment the other one tags its own and somebody clears this one away.
 	f.onTag = func(id, ref string) {
 		f.onTag = nil
 		other := o
 		if r, err := EnsureImage(t.Context(), f, other); err != nil || !r.Built {
 			t.Errorf("the other: %+v, %v", r, err)
 		}
-		if slices.Contains(f.untagged(), id) {
-			t.Error("the other did not clear this one away")
+		if !slices.Contains(f.untagged(), id) {
+			t.Error("the other took away what this one is about to tag")
 		}
+		delete(f.built, id)
 	}
 	r, err := EnsureImage(t.Context(), f, o)
 	if err != nil || r.Built || r.ID != "sha256:built2" {
@@ -84,6 +85,34 @@ func TestImageTakenForLeftOverIsNoFailure(t *testing.T) {
 	var ie *ImageError
 	if _, err := EnsureImage(t.Context(), f, o); !errors.As(err, &ie) || f.next != tagAttempts {
 		t.Errorf("after %d builds: %v", f.next, err)
+	}
+}
+
+// A build removes what it made itself, and nothing else with its label: that may be
+// somebody's own, or another process's that is about to be tagged.
+func TestABuildRemovesNoImageOfOthers(t *testing.T) {
+	o := custom(t, plainDockerfile)
+	f := &fakeImages{images: map[string]map[string]string{}, built: map[string]map[string]string{"sha256:other": {LabelHash: o.Choice.Hash}}}
+	for n := range 2 {
+		o.NoCache = n == 1
+		if r, err := EnsureImage(t.Context(), f, o); err != nil || !r.Built {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if left := f.untagged(); !slices.Equal(left, []string{"sha256:other"}) {
+		t.Errorf("left are %q", left)
+	}
+}
+
+// A tag is reused for ever, so an image that ctis then refuses must not get it.
+func TestImageOfAnotherProtocolGetsNoTag(t *testing.T) {
+	o := custom(t, plainDockerfile)
+	for _, label := range []string{"99", "x"} {
+		f := &fakeImages{images: map[string]map[string]string{}, labels: map[string]string{LabelProtocol: label}}
+		_, err := EnsureImage(t.Context(), f, o)
+		if err == nil || len(f.images) > 0 || len(f.built) > 0 {
+			t.Errorf("%s: %v; tagged %v, left %v", label, err, f.images, f.built)
+		}
 	}
 }
 

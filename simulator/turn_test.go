@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,12 +49,16 @@ func TestATurnIsNotWaitedForWhenCancelledAndNeedsNoDirectory(t *testing.T) {
 	} else {
 		other()
 	}
+	t.Chdir(t.TempDir())
 	for _, nowhere := range []string{"", "/dev/null/x"} {
 		for range 2 {
 			if _, err := takeTurn(t.Context(), nowhere, "r:src-1", func() { t.Errorf("%q is waited for", nowhere) }); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("without a directory for turns there are files in the present one: %v, %v", left, err)
 	}
 }
 
