@@ -58,10 +58,10 @@ func TestFilesWithoutEndAreRefused(t *testing.T) {
 		"nested include": {file: "sub/b.yaml", toml: plainTOML, yaml: plainYAML + "include: [sub/inner.yaml]\n", at: "sub/inner.yaml:1:11: "},
 		"extends":        {file: "b.yaml", toml: plainTOML, yaml: withFile("extends: {file: b.yaml, service: z}"), at: "compose.yaml:1:48: "},
 		"extends by <<":  {file: "b.yaml", toml: plainTOML, yaml: "x-e: &e {extends: {file: b.yaml, service: z}}\nservices: {default: {<<: *e, image: x}}\n", at: "compose.yaml:1:26: "},
-		"env_file":       {file: "e", toml: plainTOML, yaml: withFile("env_file: e"), at: "compose.yaml:1:32: "},
-		"optional env":   {file: "e", toml: plainTOML, yaml: withFile("env_file: [{path: e, required: false}]"), at: "compose.yaml:1:32: "},
-		"label_file":     {file: "e", toml: plainTOML, yaml: withFile("label_file: e"), at: "compose.yaml:1:32: "},
-		"included env":   {file: "sub/e", toml: plainTOML, yaml: plainYAML + "include: [sub/env.yaml]\n", at: "sub/env.yaml:1:26: "},
+		"env_file":       {file: "e", toml: plainTOML, yaml: withFile("env_file: e"), at: "compose.yaml:1:42: "},
+		"optional env":   {file: "e", toml: plainTOML, yaml: withFile("env_file: [{path: e, required: false}]"), at: "compose.yaml:1:43: "},
+		"label_file":     {file: "e", toml: plainTOML, yaml: withFile("label_file: e"), at: "compose.yaml:1:44: "},
+		"included env":   {file: "sub/e", toml: plainTOML, yaml: plainYAML + "include: [sub/env.yaml]\n", at: "sub/env.yaml:1:36: "},
 	} {
 		for kind, k := range kinds {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -87,6 +87,17 @@ func TestFilesWithoutEndAreRefused(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A mistake about one file of a service does not make another be read.
+func TestAFileWithoutEndBesideAMissingOneIsNotRead(t *testing.T) {
+	dir := writeEnvironment(t, plainTOML, "services: {default: {image: x, env_file: missing.env, label_file: e}}\n")
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "e")); err != nil {
+		t.Fatal(err)
+	}
+	if got := render(loadSoon(t, dir), dir); !strings.Contains(got, "missing.env") && !strings.Contains(got, "is a device") {
+		t.Errorf("neither file is named:\n%s", got)
 	}
 }
 
