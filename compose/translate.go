@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -188,6 +189,9 @@ func (d *diagnosis) report(err error, service string) {
 	var missing *fs.PathError
 	switch {
 	case d.circle(err), d.unreadable(err):
+	case errors.As(err, &missing) && remote(missing.Path) != "":
+		d.problems.errorf(d.mention(missing.Path), "%q is on another machine, and an environment is read from this one", remote(missing.Path)).
+			hint("put a copy beside the environment and name its path")
 	case errors.As(err, &missing):
 		d.problems.errorf(d.mention(missing.Path), "%q: %s", d.model.shown(missing.Path), reason(err))
 	default:
@@ -195,7 +199,26 @@ func (d *diagnosis) report(err error, service string) {
 	}
 }
 
+// remotePath finds what Compose itself would fetch (git repositories and OCI
+// artifacts) in a path that was made of it.
+var remotePath = regexp.MustCompile(`(?:^|/)((?:https?|git|ssh|oci):/.*|[\w.-]+@[\w.-]+:.*)$`)
+
+// remote is what a path that does not exist was made of, if that is no local file.
+func remote(path string) string {
+	m := remotePath.FindStringSubmatch(path)
+	if m == nil {
+		return ""
+	}
+	scheme, rest, ok := strings.Cut(m[1], ":/")
+	if !ok {
+		return m[1]
+	}
+	return scheme + "://" + strings.TrimPrefix(rest, "/")
+}
+
 func (d *diagnosis) add(f finding) {
+	// compose-go names a file now by its full path, now from the project's directory.
+	f.message = strings.ReplaceAll(f.message, d.model.dir+string(filepath.Separator), "")
 	if len(f.message) > longestMessage {
 		f.message = strings.ToValidUTF8(f.message[:longestMessage], "") + " …"
 	}

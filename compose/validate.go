@@ -37,6 +37,7 @@ func (c *checker) check() {
 	c.heldKeys()
 	c.addresses()
 	c.sameNames()
+	c.drives()
 	c.sharedContainers()
 	c.warnings()
 }

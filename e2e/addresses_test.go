@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +16,18 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// TestFortyAtOnceOfAnEnvironmentMadeForOne: forty processes bring an environment up
-// that has names and host ports of its own and three networks, which is more than
-// the engine's default pools hold. Each works, each sees only its own, all go down
-// at once and nothing is left.
-func TestFortyAtOnceOfAnEnvironmentMadeForOne(t *testing.T) {
+// TestDozensAtOnceOfAnEnvironmentMadeForOne: a dozen processes, or as many as
+// CTIS_E2E_MANY says, bring an environment up that has names and host ports of its
+// own and three networks, which is more than the engine's default pools hold. Each
+// works, each sees only its own, all go down at once and nothing is left.
+func TestDozensAtOnceOfAnEnvironmentMadeForOne(t *testing.T) {
+	n := 12
+	if s := os.Getenv("CTIS_E2E_MANY"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatalf("CTIS_E2E_MANY=%q is no number of trajectories", s)
+		}
+	}
 	b := newBed(t)
 	dir := environment(t, map[string]string{
 		"ctis.toml": "network = \"external\"\n[personas.\"filebin.net\"]\nendpoints = [\"webhook\"]\n",
@@ -41,7 +49,6 @@ networks:
   internal: {internal: true}
 `, image(t, images.Agent())),
 	})
-	const n = 40
 	ids, runs := make([]string, n), make([]run, n)
 	for i := range n {
 		ids[i] = b.id(fmt.Sprint("f", i))
