@@ -59,22 +59,29 @@ type Environment struct {
 	inputs  inputs   // what it was read from
 }
 
-// Load reads and checks an environment (SPEC §3). It needs no engine and
-// reports all problems at once; the Environment is nil if any is an error.
-// A cancelled context ends it early with the problem that it was cancelled.
-func Load(ctx context.Context, o Options) (*Environment, Problems) {
-	file := filepath.Join(o.Dir, ConfigFile)
-	var ps Problems
+// begin gives the environment's ctis.toml as the caller would write it and the
+// absolute path of its directory, or says what is wrong with the options.
+func (o Options) begin() (file, dir string, ps Problems) {
+	file = filepath.Join(o.Dir, ConfigFile)
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		ps.errorf(place{File: file}, "%q has no absolute path: %s", o.Dir, err)
-		return nil, ps
 	}
 	if o.ID != "" {
 		if err := ValidateID(o.ID); err != nil {
 			ps.errorf(place{File: file}, "%s", err).hint("use %q", SuggestID(o.ID))
-			return nil, ps
 		}
+	}
+	return file, dir, ps
+}
+
+// Load reads and checks an environment (SPEC §3). It needs no engine and
+// reports all problems at once; the Environment is nil if any is an error.
+// A cancelled context ends it early with the problem that it was cancelled.
+func Load(ctx context.Context, o Options) (*Environment, Problems) {
+	file, dir, ps := o.begin()
+	if ps.HasErrors() {
+		return nil, ps
 	}
 	if undeclared(dir, file) {
 		return nil, surveyProblems(ctx, o, dir, file)

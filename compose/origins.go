@@ -3,7 +3,6 @@ package compose
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -80,18 +79,9 @@ type VariableUse struct {
 // Where files cannot be read as what they are, the problems say so and the
 // Origins are nil. Without ctis.toml it tells of the Compose files that are found.
 func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
-	file := filepath.Join(o.Dir, ConfigFile)
-	var ps Problems
-	dir, err := filepath.Abs(o.Dir)
-	if err != nil {
-		ps.errorf(place{File: file}, "%q has no absolute path: %s", o.Dir, err)
+	file, dir, ps := o.begin()
+	if ps.HasErrors() {
 		return nil, ps
-	}
-	if o.ID != "" {
-		if err := ValidateID(o.ID); err != nil {
-			ps.errorf(place{File: file}, "%s", err).hint("use %q", SuggestID(o.ID))
-			return nil, ps
-		}
 	}
 	r := &Origins{Dir: dir, Config: file, Project: o.ID}
 	var config *Config

