@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/linuxarena/ctis/netpin"
 	"github.com/linuxarena/ctis/server/api"
@@ -22,6 +24,15 @@ func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
 		return "", err
 	}
 	upErr := s.app.runner.Up(ctx, s.call, line.detail)
+	if upErr != nil && ctx.Err() == nil {
+		again, err := s.crossed(ctx, upErr)
+		if err != nil {
+			return "", err
+		}
+		if again {
+			upErr = s.app.runner.Up(ctx, s.call, line.detail)
+		}
+	}
 	if err := s.app.wait(ctx, s.env, s.id, upErr, line); err != nil {
 		return "", errors.Join(s.unchanged(), err)
 	}
@@ -35,6 +46,37 @@ func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
 		return "", err
 	}
 	return plural(len(s.result.Services), "service"), nil
+}
+
+// Somebody who made the same thing sees this trajectory's at the look after making
+// it, and takes its own back; that takes a removal or two on a busy engine.
+const (
+	crossedWait = 20 * time.Second
+	crossedPoll = 200 * time.Millisecond
+)
+
+// crossed tells whether containers could not start because another instance had made
+// a network of the same name at the same moment: [setup.unshared] found nobody after
+// this trajectory's was made, so it is the other that has to go back. Once it has, they
+// can be started. If it does not go, the error says who it is.
+func (s *setup) crossed(ctx context.Context, upErr error) (bool, error) {
+	again := strings.Contains(upErr.Error(), "is ambiguous (") // the engine's words; the other may have gone by now
+	for deadline := time.Now().Add(crossedWait); ; {
+		taken := s.unshared(ctx, false)
+		var twice *netpin.AmbiguousNetworkError
+		if !isConflict(taken) && !errors.As(taken, &twice) {
+			return again && ctx.Err() == nil, nil
+		}
+		again = true
+		if time.Now().After(deadline) {
+			return false, taken
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil // waiting for the services says why
+		case <-time.After(crossedPoll):
+		}
+	}
 }
 
 // report completes the result from what runs, and tells the simulator which

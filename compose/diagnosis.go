@@ -27,6 +27,10 @@ type diagnosis struct {
 	problems *Problems
 
 	taken map[string][][]string // by file: the paths of attributes that are wrong; see mend.go
+
+	// standIns are, for values that cannot be interpolated or given their type, others
+	// that can, so that the schema can be asked about what stands beside them.
+	standIns map[*yaml.Node]string
 }
 
 // explain reports at least one error. It returns the model all the same where
@@ -106,7 +110,11 @@ func (d *diagnosis) mistake(ctx context.Context, err error) bool {
 	default:
 		d.report(err, "")
 	}
-	return own && d.wrong(x, path)
+	if !own || !d.wrong(x, path) {
+		return false
+	}
+	d.besides(ctx, x, path)
+	return true
 }
 
 // isOwn says whether a file, as it is shown, is one of the model's own.
@@ -162,23 +170,29 @@ func (d *diagnosis) interpolationWith(x *yamlIndex, vars types.Mapping) {
 		if n.Tag == "!reset" || len(path) == 0 {
 			return
 		}
-		var value any = n.Value
-		for _, part := range slices.Backward(path) {
-			if part == "[]" {
-				value = []any{value}
-			} else {
-				value = map[string]any{part: value}
+		try := func(text string) error {
+			nested, ok := nestedAt(path, text).(map[string]any)
+			if !ok {
+				return nil
 			}
+			return guarded(func() error { _, err := interp.Interpolate(nested, opts); return err })
 		}
-		nested, ok := value.(map[string]any)
-		if !ok || n.ShortTag() != "!!str" && !strings.Contains(n.Value, "$") {
+		if n.ShortTag() != "!!str" && !strings.Contains(n.Value, "$") {
 			return // only text is interpolated and then given a type
 		}
-		err := guarded(func() error { _, err := interp.Interpolate(nested, opts); return err })
+		err := try(n.Value)
 		if err == nil {
 			return
 		}
 		d.wrong(x, path)
+		for _, other := range []string{"1", "true"} { // numbers and text; true or false
+			if d.standIns[n] == "" && try(other) == nil {
+				if d.standIns == nil {
+					d.standIns = map[*yaml.Node]string{}
+				}
+				d.standIns[n] = other
+			}
+		}
 		var missing *template.MissingRequiredError
 		var invalid *template.InvalidTemplateError
 		name := strings.ReplaceAll(strings.Join(path, "."), ".[]", "[]")
@@ -202,6 +216,18 @@ func (d *diagnosis) interpolationWith(x *yamlIndex, vars types.Mapping) {
 			d.problems.errorf(x.place(n), "%s has the wrong type: %s: %s", name, firstLine(n.Value), strings.TrimSuffix(cause, ": "))
 		}
 	})
+}
+
+// nestedAt is a document that has value at path and nothing else.
+func nestedAt(path []string, value any) any {
+	for _, part := range slices.Backward(path) {
+		if part == "[]" {
+			value = []any{value}
+		} else {
+			value = map[string]any{part: value}
+		}
+	}
+	return value
 }
 
 var noNumber = regexp.MustCompile(`strconv\.\w+: parsing .*`)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	interp "github.com/compose-spec/compose-go/v2/interpolation"
@@ -32,7 +33,7 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			return
 		}
 		var value any
-		if n.Decode(&value) != nil {
+		if d.replaced(n).Decode(&value) != nil {
 			return // reported with the file
 		}
 		for _, part := range slices.Backward(path) {
@@ -42,13 +43,15 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 		if guarded(func() (err error) { doc, err = interp.Interpolate(value.(map[string]any), opts); return err }) != nil {
 			return // reported by interpolation
 		}
-		if err := guarded(func() error { return schema.Validate(doc) }); err != nil {
+		m := mistake{key, path[0]}
+		again := told[m]
+		eachRefusal(doc, path, func(text string) {
 			d.wrong(x, path)
-			if m := (mistake{key, path[0]}); !told[m] {
+			if !again {
 				told[m] = true
-				d.attribute(x, path, known, err)
+				d.attribute(x, path, known, text)
 			}
-		}
+		})
 	}
 	for _, root := range x.roots {
 		if root.Kind != yaml.MappingNode {
@@ -75,6 +78,80 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			})
 		})
 	}
+}
+
+// eachRefusal calls yield with each thing that the schema says of doc, in which
+// nothing but the attribute at path stands. The schema names one at a time; what it
+// names is then taken out.
+func eachRefusal(doc map[string]any, path []string, yield func(text string)) {
+	kept := map[string][]int{} // of a list: at which place in the file each member stands that is left
+	gone := map[string]bool{}
+	for range maxMends {
+		err := guarded(func() error { return schema.Validate(doc) })
+		if err == nil {
+			return
+		}
+		text := err.Error()
+		full, rest, _ := strings.Cut(text, " ")
+		parts := strings.Split(full, ".")
+		target := slices.Clone(parts)
+		if m := notAllowed.FindStringSubmatch(text); m != nil {
+			target = append(target, m[1])
+		}
+		_, taken := takeOut(doc, target, nil, kept)
+		copy(parts, target) // the places in the file
+		at := strings.Join(target, ".")
+		if gone[at] = true; len(gone) > 1 && alike.MatchString(rest) {
+			return // they were not before
+		}
+		if m := noProperty.FindStringSubmatch(rest); m == nil || !gone[at+"."+m[1]] {
+			yield(strings.TrimSuffix(strings.Join(parts, ".")+" "+rest, " "))
+		}
+		if !taken || len(target) <= len(path) {
+			return
+		}
+	}
+}
+
+// takeOut returns n without what is at path, and puts the places that members of lists
+// have in the file into path; kept has those of each list. It is false where there is
+// nothing.
+func takeOut(n any, path, before []string, kept map[string][]int) (any, bool) {
+	if len(path) == 0 {
+		return n, false
+	}
+	switch n := n.(type) {
+	case map[string]any:
+		member, ok := n[path[0]]
+		switch {
+		case !ok:
+		case len(path) == 1:
+			delete(n, path[0])
+		default:
+			n[path[0]], ok = takeOut(member, path[1:], append(slices.Clone(before), path[0]), kept)
+		}
+		return n, ok
+	case []any:
+		i, err := strconv.Atoi(path[0])
+		if err != nil || i < 0 || i >= len(n) {
+			return n, false
+		}
+		list := strings.Join(before, ".")
+		if kept[list] == nil {
+			for i := range n {
+				kept[list] = append(kept[list], i)
+			}
+		}
+		path[0] = strconv.Itoa(kept[list][i])
+		if len(path) == 1 {
+			kept[list] = slices.Delete(kept[list], i, i+1)
+			return slices.Delete(n, i, i+1), true
+		}
+		var ok bool
+		n[i], ok = takeOut(n[i], path[1:], append(slices.Clone(before), path[0]), kept)
+		return n, ok
+	}
+	return n, false
 }
 
 // textual calls yield for the members of the mapping at path, those that it
@@ -130,7 +207,7 @@ var sectionKinds = map[string]string{"services": "service", "networks": "network
 var notAllowed = regexp.MustCompile(`additional propert(?:y|ies) '([^']+)'`)
 
 // attribute reports what the schema says about the attribute at path.
-func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]string, err error) {
+func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]string, text string) {
 	last := path[len(path)-1]
 	at, _ := x.find(path)
 	names := known[""]
@@ -145,7 +222,6 @@ func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]st
 		d.problems.errorf(at, "unknown attribute %q %s", last, where).didYouMean(last, names)
 		return
 	}
-	text := err.Error()
 	full, rest, _ := strings.Cut(text, " ")
 	parts := strings.Split(full, ".")
 	if m := notAllowed.FindStringSubmatch(text); m != nil {
@@ -183,6 +259,7 @@ func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]st
 }
 
 var (
+	alike      = regexp.MustCompile(`^items at \d+ and \d+ are equal`)
 	noProperty = regexp.MustCompile(`^missing property '(.*)'$`)
 	noPattern  = regexp.MustCompile(`^'(.*)' does not match pattern '(.*)'$`)
 	// plainTypes are the schema's words for the forms of values, and people's.

@@ -216,13 +216,15 @@ func remote(path string) string {
 	return scheme + "://" + strings.TrimPrefix(rest, "/")
 }
 
-func (d *diagnosis) add(f finding) {
+func (d *diagnosis) add(f finding) { d.addAt(d.within(f), f) }
+
+func (d *diagnosis) addAt(at place, f finding) {
 	// compose-go names a file now by its full path, now from the project's directory.
 	f.message = strings.ReplaceAll(f.message, d.model.dir+string(filepath.Separator), "")
 	if len(f.message) > longestMessage {
 		f.message = strings.ToValidUTF8(f.message[:longestMessage], "") + " …"
 	}
-	d.problems.errorf(d.within(f), "%s", f.message).Hint = f.hint
+	d.problems.errorf(at, "%s", f.message).Hint = f.hint
 }
 
 // place is where a finding is, as far as the files have its path.
@@ -239,22 +241,26 @@ func (d *diagnosis) place(f finding) place {
 func (d *diagnosis) within(f finding) place {
 	at := d.place(f)
 	for _, x := range d.sources {
-		value := x.value(f.path...)
-		if value == nil || len(f.path) < 3 {
-			continue
+		if value := x.value(f.path...); value != nil && len(f.path) >= 3 {
+			at = d.quotedIn(x, value, f, at)
 		}
-		vars := x.seenWith(d.vars)[0]
-		part := &yamlIndex{file: x.file, roots: []*yaml.Node{resolved(value)}}
-		part.scalars(func(_ []string, n *yaml.Node) {
-			text, err := bounded()(n.Value, func(k string) (string, bool) { v, ok := vars[k]; return v, ok })
-			for _, m := range quotedInText.FindAllStringSubmatch(f.message, -1) {
-				if err == nil && m[1] != "" && m[1] != f.path[1] && strings.Contains(text, m[1]) {
-					at = x.place(n)
-				}
-			}
-		})
 	}
 	return at
+}
+
+// quotedIn is where the value that a message quotes stands below n, or otherwise.
+func (d *diagnosis) quotedIn(x *yamlIndex, n *yaml.Node, f finding, otherwise place) place {
+	vars := x.seenWith(d.vars)[0]
+	part := &yamlIndex{file: x.file, roots: []*yaml.Node{resolved(n)}}
+	part.scalars(func(_ []string, n *yaml.Node) {
+		text, err := bounded()(n.Value, func(k string) (string, bool) { v, ok := vars[k]; return v, ok })
+		for _, m := range quotedInText.FindAllStringSubmatch(f.message, -1) {
+			if err == nil && m[1] != "" && m[1] != f.path[1] && strings.Contains(text, m[1]) {
+				otherwise = x.place(n)
+			}
+		}
+	})
+	return otherwise
 }
 
 var quotedInText = regexp.MustCompile(`"([^"]*)"`)

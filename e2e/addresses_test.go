@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -478,7 +479,8 @@ networks:
 	b.docker("rm", "-f", other)
 	if out, err := exec.Command("docker", "run", "-d", "--name", other, "--network", network, "--network-alias", "api",
 		"--label", "com.docker.compose.project="+id, "--label", "com.docker.compose.service=api", "--label", "com.docker.compose.oneoff=False",
-		"--label", "com.docker.compose.container-number=1", "--label", "com.docker.compose.config-hash=another", image(t, images.Agent()), "wait").CombinedOutput(); err != nil {
+		"--label", "com.docker.compose.container-number=1", "--label", "com.docker.compose.config-hash=another",
+		"--label", "com.docker.compose.project.config_files="+filepath.Join(dir, "compose.yml"), image(t, images.Agent()), "wait").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	want("container")
