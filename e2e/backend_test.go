@@ -70,7 +70,7 @@ type event struct {
 // largeUpload is how long the long uploads are, in bytes.
 func largeUpload(t *testing.T) int64 {
 	t.Helper()
-	n := int64(1 << 30)
+	n := int64(256 << 20)
 	if s := os.Getenv("CTIS_E2E_UPLOAD"); s != "" {
 		var err error
 		if n, err = strconv.ParseInt(s, 10, 64); err != nil || n < 1 {
