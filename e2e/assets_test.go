@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linuxarena/ctis/e2e/images"
+)
+
+// seedHost is an environment whose agent's container has the files in /work/seed;
+// config are further lines of its Dockerfile, service of its Compose file.
+func seedHost(t *testing.T, name string, files map[string]string, config []string, service string) string {
+	t.Helper()
+	spec := images.Agent()
+	spec.Name, spec.Files, spec.Config = name, map[string]string{}, config
+	for path, content := range files {
+		spec.Files["/work/seed/"+path] = content
+	}
+	return environment(t, map[string]string{
+		"ctis.toml": "network = \"external\"\nseed_assets_from = \"/work/seed\"\n[personas.\"filebin.net\"]\nendpoints = [\"assets\", \"data\"]\n",
+		"compose.yml": fmt.Sprintf(`services:
+  default:
+    image: %s
+    command: [wait]
+    stop_grace_period: 0s
+    networks: [external]
+%s
+networks:
+  external: {}
+`, image(t, spec), service),
+	})
+}
+
+// asset fetches a file as the agent does.
+func (b *bed) asset(container, path string) (status int, content string, headers map[string][]string) {
+	b.t.Helper()
+	var f struct {
+		Status  int
+		Body    string
+		Headers map[string][]string
+	}
+	if err := json.Unmarshal([]byte(b.exec(container, images.Program, "fetch", "https://filebin.net/assets/"+path)), &f); err != nil {
+		b.t.Fatal(err)
+	}
+	return f.Status, f.Body, f.Headers
+}
+
+// seedIn tells whether the seed directory is in a container, which has no shell to
+// ask.
+func (b *bed) seedIn(container string) bool {
+	b.t.Helper()
+	out, err := exec.Command("docker", "cp", container+":/work/seed", "-").Output()
+	if err != nil && !strings.Contains(string(err.(*exec.ExitError).Stderr), "ould not find") {
+		b.t.Fatalf("%v %s", err, err.(*exec.ExitError).Stderr)
+	}
+	return err == nil && len(out) > 0
+}
+
+type seededUp struct {
+	upJSON
+	Assets struct {
+		Files int
+		Bytes int64
+	}
+}
+
+func (b *bed) upSeeded(dir, id string) seededUp {
+	b.t.Helper()
+	b.t.Cleanup(func() { b.ctis("down", id, "--volumes", "--timeout", "0s") })
+	r := b.ctis("up", dir, "--id", id, "--json").must(b.t, 0)
+	var u seededUp
+	if err := json.Unmarshal([]byte(r.stdout), &u); err != nil {
+		b.t.Fatal(err)
+	}
+	return u
+}
+
+// TestSeedAssetsAreServedAndGoneFromTheContainer: two trajectories with the same
+// paths and other content, in images without a shell, one of them for uid 1000
+// without any capability. Each serves its own, the directory is in no container, and
+// that stays so whatever comes: another up, a restart of either side, a container that
+// is made anew, and files that are put later.
+func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	one, two := b.id("one"), b.id("two")
+	dirOne := seedHost(t, "seed-root", map[string]string{"install.sh": "one", "sub/däta file.json": "[1]"}, nil, "")
+	dirTwo := seedHost(t, "seed-user", map[string]string{"install.sh": "second", "only-two": "2"}, []string{"USER 1000"}, "    cap_drop: [ALL]\n    security_opt: [no-new-privileges]")
+	upOne, upTwo := b.upSeeded(dirOne, one), b.upSeeded(dirTwo, two)
+	if a := upOne.Assets; a.Files != 2 || a.Bytes != 6 {
+		t.Errorf("up says %+v", a)
+	}
+	agentOne, agentTwo := upOne.container(t, "default"), upTwo.container(t, "default")
+	check := func(when string) {
+		t.Helper()
+		for _, c := range []struct {
+			agent, path string
+			status      int
+			content     string
+		}{
+			{agentOne, "install.sh", 200, "one"}, {agentOne, "sub/d%C3%A4ta%20file.json", 200, "[1]"}, {agentOne, "only-two", 404, ""},
+			{agentTwo, "install.sh", 200, "second"}, {agentTwo, "only-two", 200, "2"}, {agentTwo, "sub/d%C3%A4ta%20file.json", 404, ""},
+		} {
+			if status, content, _ := b.asset(c.agent, c.path); status != c.status || status == 200 && content != c.content {
+				t.Errorf("%s: %s has %d %q under %s", when, c.agent, status, content, c.path)
+			}
+		}
+		for _, agent := range []string{agentOne, agentTwo} {
+			if b.seedIn(agent) {
+				t.Errorf("%s: %s still has the seed directory", when, agent)
+			}
+			if state := b.docker("inspect", agent, "--format", "{{.State.Status}}"); state != "running" {
+				t.Errorf("%s: %s is %s", when, agent, state)
+			}
+		}
+	}
+	check("up")
+	if _, _, h := b.asset(agentOne, "install.sh"); len(h["Last-Modified"]) != 1 || len(h["Etag"]) != 1 || h["Accept-Ranges"] == nil {
+		t.Errorf("headers %v", h)
+	}
+
+	// What stands there later under that name is the agent's own.
+	b.docker("cp", dirTwo, agentTwo+":/work/seed")
+	if again := b.upSeeded(dirTwo, two); again.Assets != upTwo.Assets {
+		t.Errorf("a second up says %+v, not %+v", again.Assets, upTwo.Assets)
+	}
+	if !b.seedIn(agentTwo) {
+		t.Error("a second up deleted what was made later")
+	}
+	b.docker("rm", "-f", agentTwo) // and a container made anew has the image's directory
+	if again := b.upSeeded(dirTwo, two); again.Assets != upTwo.Assets {
+		t.Errorf("made anew, up says %+v", again.Assets)
+	}
+	b.docker("restart", "-t", "0", agentOne)
+	b.killSimulator()
+	eventually(t, "the simulator answers", func() bool { return b.ctis("ca").code == 0 })
+	check("after restarts")
+
+	dir := environment(t, map[string]string{"new.txt": "new", "tools/a": "A", "tools/sub/b": "B"})
+	if err := os.Symlink("new.txt", filepath.Join(dir, "tools", "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"put " + one + " " + dir + "/new.txt install.sh", 0, `"path":"install.sh"`},
+		{"put " + one + " " + dir + "/new.txt install.sh/below", 3, "that is a file"},
+		{"put " + one + " " + dir + "/tools ./", 2, "is a link"},
+		{"put " + one + " " + dir + "/tools/sub " + dir + "/new.txt more/", 0, `"path":"more/sub/b"`},
+		{"put " + one + "x " + dir + "/new.txt y", 1, "is not up"},
+		{"ls " + two, 0, `"path":"only-two","size":1,"sha256":"d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35","type":"application/octet-stream"`},
+	} {
+		r := b.ctis(append([]string{"assets", "--json"}, strings.Fields(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.stdout, c.says) {
+			t.Errorf("assets %s: %d\n%s%s", c.args, r.code, r.stdout, r.stderr)
+		}
+	}
+	for path, want := range map[string]string{"install.sh": "new", "more/sub/b": "B", "more/new.txt": "new"} {
+		if _, content, _ := b.asset(agentOne, path); content != want {
+			t.Errorf("%s is %q", path, content)
+		}
+	}
+	if status, content, _ := b.asset(agentTwo, "install.sh"); status != 200 || content != "second" {
+		t.Errorf("the other trajectory has %d %q", status, content)
+	}
+	b.ctis("down", one, "--timeout", "0s").must(t, 0)
+	if r := b.ctis("assets", "ls", one); r.code != 1 || !strings.Contains(r.stderr, "is not up") {
+		t.Errorf("after down: %d %s", r.code, r.stderr)
+	}
+	if out := b.docker("run", "--rm", "-v", b.instance+"-state:/s", image(t, images.Agent()), "health", "/s/files/"+one+"/assets/assets.json"); out != "" {
+		t.Log(out)
+	}
+}
+
+// TestSeedDirectoriesThatCannotBeServedOrDeletedFailUp, and all is taken back.
+func TestSeedDirectoriesThatCannotBeServedOrDeletedFailUp(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	files := map[string]string{"f": "x"}
+	for name, c := range map[string]struct {
+		config  []string
+		service string
+		code    int
+		says    string
+	}{
+		"readonly": {nil, "    read_only: true", 2, "is read-only"},
+		"mounted":  {nil, "    volumes: [\"v:/work\"]\nvolumes: {v: {}}", 2, "is in \"/work\", the volume \"v\""},
+		"declared": {[]string{"VOLUME /work"}, "", 1, "by a VOLUME of the image"},
+	} {
+		service, top, _ := strings.Cut(c.service, "\nvolumes")
+		dir := seedHost(t, "seed-"+name, files, c.config, service)
+		if top != "" {
+			f, err := os.OpenFile(filepath.Join(dir, "compose.yml"), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(f, "volumes%s\n", top)
+			f.Close()
+		}
+		id := b.id(name)
+		r := b.ctis("up", dir, "--id", id)
+		if r.code != c.code || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%s: %d\n%s", name, r.code, r.stderr)
+		}
+		if r.code != 2 {
+			if left := b.leftOf(id); len(left) > 0 {
+				t.Errorf("%s left %q", name, left)
+			}
+		}
+	}
+}
+
+// TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds kills ctis while it
+// copies ten thousand files, and again when the simulator has them and the directory is
+// being deleted. What it leaves may be anything but a trajectory that is up with the
+// directory in it.
+func TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	const count = 10_000
+	files := map[string]string{}
+	for i := range count {
+		files[fmt.Sprintf("d%02d/f%05d.txt", i%100, i)] = fmt.Sprintf("content %d", i)
+	}
+	dir := seedHost(t, "seed-many", files, nil, "")
+	id := b.id("many")
+	b.t.Cleanup(func() { b.ctis("down", id, "--timeout", "0s") })
+	agent := id + "-default-1"
+	paused := func() bool { return b.docker("inspect", agent, "--format", "{{.State.Paused}}") == "true" }
+	committed := func() bool {
+		r := b.ctis("assets", "ls", id)
+		return r.code == 0 && strings.Count(r.stdout, "\n") > count
+	}
+	for _, at := range []struct {
+		what string
+		is   func() bool
+	}{{"while copying", paused}, {"when the simulator has the files", committed}} {
+		up := b.command("up", dir, "--id", id)
+		if err := up.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = up.Wait(); close(ended) }()
+		for reached := false; !reached; {
+			select {
+			case <-ended:
+				reached = true
+				if up.ProcessState.ExitCode() == 0 && b.seedIn(agent) {
+					t.Errorf("%s: up succeeded and the directory is there", at.what)
+				}
+				t.Logf("%s: up had ended before", at.what)
+			case <-time.After(5 * time.Millisecond):
+				reached = at.is()
+			}
+		}
+		_ = up.Process.Kill() // it may have ended
+		<-ended
+		t.Logf("killed %s: paused %v, directory there %v", at.what, paused(), b.seedIn(agent))
+	}
+	u := b.upSeeded(dir, id)
+	if u.Assets.Files != count || b.seedIn(agent) || paused() {
+		t.Errorf("in the end: %+v, directory there %v, paused %v", u.Assets, b.seedIn(agent), paused())
+	}
+	for _, i := range []int{0, 4711, count - 1} {
+		if _, content, _ := b.asset(agent, fmt.Sprintf("d%02d/f%05d.txt", i%100, i)); content != fmt.Sprintf("content %d", i) {
+			t.Errorf("file %d is %q", i, content)
+		}
+	}
+}
