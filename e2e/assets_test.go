@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -175,8 +180,12 @@ func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
 	if r := b.ctis("assets", "ls", one); r.code != 1 || !strings.Contains(r.stderr, "is not up") {
 		t.Errorf("after down: %d %s", r.code, r.stderr)
 	}
-	if out := b.docker("run", "--rm", "-v", b.instance+"-state:/s", image(t, images.Agent()), "health", "/s/files/"+one+"/assets/assets.json"); out != "" {
-		t.Log(out)
+	for _, c := range []struct {
+		id   string
+		code int
+	}{{one, 1}, {two, 0}} {
+		r := finish(t, exec.Command("docker", "run", "--rm", "-v", b.instance+"-state:/s", image(t, images.Agent()), "health", "/s/files/"+c.id+"/assets/assets.json"))
+		r.must(t, c.code) // 1: it is not there
 	}
 }
 
@@ -192,7 +201,7 @@ func TestSeedDirectoriesThatCannotBeServedOrDeletedFailUp(t *testing.T) {
 		says    string
 	}{
 		"readonly": {nil, "    read_only: true", 2, "is read-only"},
-		"mounted":  {nil, "    volumes: [\"v:/work\"]\nvolumes: {v: {}}", 2, "is in \"/work\", the volume \"v\""},
+		"mounted":  {nil, "    volumes: [{type: volume, source: v, target: /work}]\nvolumes: {v: {}}", 2, "is in \"/work\", the volume \"v\""},
 		"declared": {[]string{"VOLUME /work"}, "", 1, "by a VOLUME of the image"},
 	} {
 		service, top, _ := strings.Cut(c.service, "\nvolumes")
@@ -219,18 +228,21 @@ func TestSeedDirectoriesThatCannotBeServedOrDeletedFailUp(t *testing.T) {
 }
 
 // TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds kills ctis while it
-// copies ten thousand files, and again when the simulator has them and the directory is
-// being deleted. What it leaves may be anything but a trajectory that is up with the
-// directory in it.
+// copies ten thousand files and a large one, and again when the simulator has them and
+// the directory is being deleted. What it leaves may be anything but a trajectory that
+// is up with the directory in it. Neither side holds in memory what it copies.
 func TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	const count = 10_000
-	files := map[string]string{}
-	for i := range count {
-		files[fmt.Sprintf("d%02d/f%05d.txt", i%100, i)] = fmt.Sprintf("content %d", i)
+	large := int64(64 << 20)
+	if s := os.Getenv("CTIS_E2E_SEED"); s != "" {
+		var err error
+		if large, err = strconv.ParseInt(s, 10, 64); err != nil {
+			t.Fatalf("CTIS_E2E_SEED=%q is no number of bytes", s)
+		}
 	}
-	dir := seedHost(t, "seed-many", files, nil, "")
+	dir := seedHost(t, "agent", nil, nil, "    healthcheck: {test: [CMD, /app, health, /work/done], interval: 200ms, retries: 10000, start_period: 10m}")
 	id := b.id("many")
 	b.t.Cleanup(func() { b.ctis("down", id, "--timeout", "0s") })
 	agent := id + "-default-1"
@@ -239,6 +251,7 @@ func TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds(t *testing.T)
 		r := b.ctis("assets", "ls", id)
 		return r.code == 0 && strings.Count(r.stdout, "\n") > count
 	}
+	filled := false
 	for _, at := range []struct {
 		what string
 		is   func() bool
@@ -249,29 +262,88 @@ func TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds(t *testing.T)
 		}
 		ended := make(chan struct{})
 		go func() { _ = up.Wait(); close(ended) }()
+		if !filled { // as a service does that makes its seed directory itself
+			eventually(t, "the agent's container runs", func() bool { return b.docker("inspect", agent, "--format", "{{.State.Running}}") == "true" })
+			fillSeed(t, agent, count, large)
+			filled = true
+		}
 		for reached := false; !reached; {
 			select {
 			case <-ended:
-				reached = true
-				if up.ProcessState.ExitCode() == 0 && b.seedIn(agent) {
-					t.Errorf("%s: up succeeded and the directory is there", at.what)
-				}
-				t.Logf("%s: up had ended before", at.what)
+				t.Fatalf("%s: up ended before with %d", at.what, up.ProcessState.ExitCode())
 			case <-time.After(5 * time.Millisecond):
 				reached = at.is()
 			}
 		}
-		_ = up.Process.Kill() // it may have ended
+		checkPeak(t, "ctis up", up.Process.Pid)
+		if err := up.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
 		<-ended
 		t.Logf("killed %s: paused %v, directory there %v", at.what, paused(), b.seedIn(agent))
 	}
+	if pid, err := strconv.Atoi(b.docker("inspect", b.instance+"-simulator", "--format", "{{.State.Pid}}")); err == nil {
+		checkPeak(t, "the simulator", pid)
+	}
 	u := b.upSeeded(dir, id)
-	if u.Assets.Files != count || b.seedIn(agent) || paused() {
+	if u.Assets.Files != count+1 || u.Assets.Bytes < large || b.seedIn(agent) || paused() {
 		t.Errorf("in the end: %+v, directory there %v, paused %v", u.Assets, b.seedIn(agent), paused())
 	}
 	for _, i := range []int{0, 4711, count - 1} {
 		if _, content, _ := b.asset(agent, fmt.Sprintf("d%02d/f%05d.txt", i%100, i)); content != fmt.Sprintf("content %d", i) {
 			t.Errorf("file %d is %q", i, content)
 		}
+	}
+}
+
+// checkPeak bounds a process's peak of resident memory. One of an engine on another
+// machine is not seen.
+func checkPeak(t *testing.T, what string, pid int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, ok := strings.Cut(string(status), "VmHWM:")
+	if err != nil || !ok {
+		t.Logf("the memory of %s cannot be seen: %v", what, err)
+		return
+	}
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s had %d MiB at the most", what, kib>>10)
+	if kib > 128<<10 {
+		t.Errorf("%s had %d MiB", what, kib>>10)
+	}
+}
+
+// fillSeed puts small files and a large one into a container's seed directory, and at
+// last what its health check waits for beside it.
+func fillSeed(t *testing.T, container string, count int, large int64) {
+	t.Helper()
+	cp := exec.Command("docker", "cp", "-", container+":/")
+	in, err := cp.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(in)
+	add := func(name string, size int64, content io.Reader) {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "work/" + name, Mode: 0o644, Size: size}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range count {
+		content := fmt.Sprintf("content %d", i)
+		add(fmt.Sprintf("seed/d%02d/f%05d.txt", i%100, i), int64(len(content)), strings.NewReader(content))
+	}
+	add("seed/large", large, io.LimitReader(rand.NewChaCha8([32]byte{}), large))
+	add("done", 0, strings.NewReader(""))
+	if err := errors.Join(w.Close(), in.Close(), cp.Wait()); err != nil {
+		t.Fatal(err)
 	}
 }
