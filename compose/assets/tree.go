@@ -57,6 +57,10 @@ func readTree(r io.Reader, dir string, to sink, progress Progress) (*tree, error
 		if err == nil {
 			err = t.add(h, in, dir, to, progress)
 		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, in) // of what is refused
+			end.Mark()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("archive of %q: %w", dir, err)
 		}
@@ -76,6 +80,9 @@ func (t *tree) add(h *tar.Header, content io.Reader, dir string, to sink, progre
 	name, err := rebase(h.Name, dir)
 	if err != nil {
 		return err
+	}
+	if api.SparseInTar(h) {
+		return fmt.Errorf("entry %q is sparse", h.Name)
 	}
 	if t.has(name) {
 		return fmt.Errorf("entry %q is there twice", h.Name)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -152,13 +153,14 @@ func (r *AssetReader) Next(file func(a Asset, content io.Reader) error, link fun
 	if err != nil {
 		return err
 	}
+	r.end.Mark()
 	r.seen[a.Path] = a
 	r.sum.Add(a)
 	return nil
 }
 
 func (r *AssetReader) admit(a Asset, h *tar.Header) error {
-	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeLink {
+	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeLink || SparseInTar(h) {
 		return errors.New("it is no regular file")
 	}
 	if err := CheckAssetPath(a.Path); err != nil {
@@ -188,13 +190,32 @@ func (r *AssetReader) Files() map[string]Asset { return r.seen }
 // Sum is that of everything read so far.
 func (r *AssetReader) Sum() AssetSum { return r.sum.Sum() }
 
+// SparseInTar says whether an entry is of a form that says of a file where it has
+// holes: a few bytes are gigabytes of zeros then. Nothing that is read here has it.
+func SparseInTar(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
 // EndOfTar passes an archive on and watches for its end: two blocks of zeros,
 // which archive/tar does not insist on. Without them the archive may have been cut
 // off behind any entry.
 type EndOfTar struct {
 	R     io.Reader
-	zeros int
+	zeros int   // the last bytes of what was read, up to two blocks
+	n     int64 // bytes since Mark
 }
+
+// Mark is called when all content of an entry has been read, before the next one is
+// asked for. Then zeros that were content are not taken for the end.
+func (e *EndOfTar) Mark() { e.n = 0 }
 
 // Read implements [io.Reader].
 func (e *EndOfTar) Read(p []byte) (int, error) {
@@ -207,6 +228,7 @@ func (e *EndOfTar) Read(p []byte) (int, error) {
 		tail += e.zeros
 	}
 	e.zeros = min(tail, 2*tarBlock)
+	e.n += int64(n)
 	return n, err
 }
 
@@ -215,7 +237,7 @@ const tarBlock = 512
 // Check reads what is left, which may only be zeros, and says whether the archive
 // is whole.
 func (e *EndOfTar) Check() error {
-	if e.zeros < 2*tarBlock {
+	if e.zeros < 2*tarBlock || e.n < 2*tarBlock { // of padding there is less than a block
 		return errors.New("the archive is cut off")
 	}
 	buf := make([]byte, 4<<10)
