@@ -79,6 +79,8 @@ type box struct {
 	read   func(b *box) // after each reading: what runs in it does something
 	reads  int
 	stuck  bool // nothing can be deleted
+
+	interrupt func() // ends the context of the first reading
 }
 
 const seedDir = "/work/seed"
@@ -124,7 +126,10 @@ func (e *fakeEngine) ContainerPause(_ context.Context, id string) error {
 	return nil
 }
 
-func (e *fakeEngine) ContainerUnpause(_ context.Context, id string) error {
+func (e *fakeEngine) ContainerUnpause(ctx context.Context, id string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if !e.paused[id] {
 		return errors.New("is not paused")
 	}
@@ -145,13 +150,17 @@ func (e *fakeEngine) ContainerStatPath(_ context.Context, id, p string) (contain
 	return container.PathStat{}, errAbsent
 }
 
-func (e *fakeEngine) CopyFromContainer(_ context.Context, id, p string) (io.ReadCloser, container.PathStat, error) {
+func (e *fakeEngine) CopyFromContainer(ctx context.Context, id, p string) (io.ReadCloser, container.PathStat, error) {
 	b := e.boxes[id]
 	if p != seedDir || b.files == nil {
 		return nil, container.PathStat{}, errAbsent
 	}
 	content := archive(e.t, path.Base(seedDir), b.files)
 	b.reads++
+	if b.interrupt != nil {
+		b.interrupt()
+		return nil, container.PathStat{}, ctx.Err()
+	}
 	if b.read != nil && !e.paused[id] {
 		b.read(b)
 	}

@@ -1,6 +1,7 @@
 package assets
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -202,6 +203,18 @@ func TestWhatCannotBeDeletedIsRefusedBeforeOrAfter(t *testing.T) {
 		if what != "stuck" && served(t, f) != "" {
 			t.Errorf("%s: served %q", what, served(t, f))
 		}
+	}
+}
+
+// TestInterruptLeavesNothingFrozen: what must be done then is done on a context that
+// the interrupt does not end.
+func TestInterruptLeavesNothingFrozen(t *testing.T) {
+	b := &box{files: map[string]node{"a": file("one")}}
+	e, f := newEngine(t, b), newFiles(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.interrupt = cancel
+	if _, err := Copy(ctx, e, f, seedOf(e)); !errors.Is(err, context.Canceled) || e.pauses != 1 || len(e.paused) > 0 || b.files == nil {
+		t.Errorf("%v, paused %v, left %v", err, e.paused, b.files)
 	}
 }
 

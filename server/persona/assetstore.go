@@ -205,7 +205,7 @@ func checkTree(all map[string]*entry) error {
 		}
 	}
 	if len(all) > api.MaxAssets || names > api.MaxAssetNames || bytes > maxServed {
-		return api.Errorf(507, api.CodeStorage, "a trajectory may have %d assets of %d bytes", api.MaxAssets, int64(api.MaxAssetBytes))
+		return api.Errorf(507, api.CodeStorage, "a trajectory may have %d assets of %d bytes together", api.MaxAssets, int64(maxServed))
 	}
 	return nil
 }
