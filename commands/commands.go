@@ -80,6 +80,7 @@ func (a *app) root() *cli.App {
 			a.downCommand(),
 			a.statusCommand(),
 			a.logsCommand(),
+			a.assetsCommand(),
 			a.buildCommand(),
 			a.gcCommand(),
 			a.caCommand(),

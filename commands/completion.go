@@ -109,6 +109,8 @@ func (a *app) candidates(ctx context.Context, root *cli.App, words []string) []s
 		}
 	case command.Name == "completion":
 		all = slices.Collect(maps.Keys(completionScripts))
+	case command.Name == "assets":
+		all = a.assetsWords(ctx, words)
 	case command.Name == "logs", command.Name == "down", command.Name == "repair":
 		all = a.knownIDs(ctx)
 	}

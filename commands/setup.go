@@ -83,7 +83,7 @@ func (s *setup) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.seed(ctx)
 }
 
 // end lets go of what the run held.
@@ -194,7 +194,7 @@ func (s *setup) ensureSimulator(ctx context.Context, line *uiStep) (string, erro
 }
 
 // alreadyUp recognises a trajectory that runs with the same settings: then
-// nothing is changed. A registration with other settings is a conflict.
+// nothing is changed, but for seed assets that a killed run did not get to. A registration with other settings is a conflict.
 func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 	status, err := s.sim.Client.Status(ctx)
 	if err != nil {
@@ -217,6 +217,9 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.known = &t
+	if err := s.thaw(ctx); err != nil {
+		return false, err
+	}
 	found, err := netpin.FindDrift(ctx, s.app.engine, s.sim.ID, t, s.before)
 	if err != nil {
 		return false, err
@@ -241,5 +244,8 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.nets = s.known.Networks
+	if err := s.seed(ctx); err != nil {
+		return false, err
+	}
 	return true, s.report(ctx)
 }

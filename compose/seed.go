@@ -73,6 +73,10 @@ func (c *checker) seedMounts() {
 		return
 	}
 	at := c.config.index.value("seed_assets_from")
+	if s, _, ok := c.service(c.defaultService); ok && s.ReadOnly {
+		c.problems.errorf(at, "seed_assets_from %q is deleted after it is copied, and the root file system of default service %q is read-only", dir, c.defaultService).
+			hint("leave read_only out, or serve the files with ctis assets put")
+	}
 	mounts, unknown := c.mounts(c.defaultService, nil)
 	for _, container := range unknown {
 		c.problems.warnf(at, "seed_assets_from %q is deleted after it is copied, and what default service %q mounts from container %q is not known", dir, c.defaultService, container)

@@ -6,7 +6,6 @@ var unserved = []struct {
 	key   string
 	where func(c *Config) [][]string // each use of it in the file
 }{
-	{"seed_assets_from", func(c *Config) [][]string { return onceIf(c.SeedAssetsFrom != "", "seed_assets_from") }},
 	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
 	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
 	{"rules", func(c *Config) [][]string {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/linuxarena/ctis/server/api"
 )
 
 // measured is what a real server answered to one probe.
@@ -159,18 +161,14 @@ func readMeasured(t *testing.T) []*measured {
 // putAsset stores a file of a trajectory.
 func (w *world) putAsset(id, name, content string, modified time.Time) {
 	w.t.Helper()
-	j, err := w.server.journal.Journal(id)
+	staged, sum, err := w.admin.StageAssets(w.t.Context(), id, func(up *api.AssetWriter) error {
+		_, err := up.File(api.Asset{Path: name, Size: int64(len(content)), Modified: modified, Mode: 0o644}, strings.NewReader(content))
+		return err
+	})
+	if err == nil {
+		_, err = w.admin.CommitAssets(w.t.Context(), id, staged.Stage, api.AssetCommit{AssetSum: sum})
+	}
 	if err != nil {
-		w.t.Fatal(err)
-	}
-	s := j.NewSpool()
-	defer s.Discard()
-	_, _ = io.WriteString(s, content)
-	if err := s.Close(); err != nil {
-		w.t.Fatal(err)
-	}
-	j.Keep(s)
-	if err := w.server.files.PutAsset(id, name, modified, s); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -46,6 +46,13 @@ type Simulator interface {
 	Journals() (*api.Journals, error)
 	// RemoveJournal removes one that nothing was written to since before.
 	RemoveJournal(name string, before time.Time) error
+	// StageAssets takes an upload of a registered trajectory; nobody is served it
+	// before CommitAssets.
+	StageAssets(id string, upload io.Reader) (*api.AssetsStaged, error)
+	CommitAssets(id, stage string, commit api.AssetCommit) (*api.AssetsCommitted, error)
+	DropAssets(id, stage string) error
+	Assets(id string) (*api.AssetList, error)
+	SeedDeleted(id, container string) error
 	Retire() error
 	// Healthy is an error while requests would not be answered.
 	Healthy() error
@@ -115,7 +122,6 @@ type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 // respond is the one place that turns what handlers return into HTTP.
 func respond(log *slog.Logger, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		answer, err := h(w, r)
 		if err != nil {
 			e := asError(err)
@@ -142,6 +148,14 @@ func asError(err error) *api.Error {
 		return api.Errorf(http.StatusInsufficientStorage, api.CodeStorage, "the state volume is full or cannot be written: %v", err)
 	}
 	return api.Errorf(http.StatusInternalServerError, api.CodeInternal, "%v", err)
+}
+
+// bounded bounds the body of a request that is read into memory.
+func bounded(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		return h(w, r)
+	}
 }
 
 // decode reads a JSON body of exactly one value with known fields only: a field

@@ -55,6 +55,28 @@ func (f *fake) RemoveJournal(name string, before time.Time) error {
 	}
 	return f.err
 }
+func (f *fake) StageAssets(_ string, upload io.Reader) (*api.AssetsStaged, error) {
+	if b, err := io.ReadAll(upload); err != nil || string(b) != "archive" {
+		return nil, fmt.Errorf("uploaded %q, %v", b, err)
+	}
+	return &api.AssetsStaged{Stage: "S"}, f.err
+}
+func (f *fake) CommitAssets(_, stage string, c api.AssetCommit) (*api.AssetsCommitted, error) {
+	if stage != "S" || c.Files != 2 {
+		return nil, fmt.Errorf("commits %q, %+v", stage, c)
+	}
+	return &api.AssetsCommitted{Replaced: []string{"a"}}, f.err
+}
+func (f *fake) DropAssets(string, string) error { return f.err }
+func (f *fake) Assets(string) (*api.AssetList, error) {
+	return &api.AssetList{Assets: []api.Asset{{Path: "a"}}}, f.err
+}
+func (f *fake) SeedDeleted(_, container string) error {
+	if container != "c1" {
+		return fmt.Errorf("deleted in %q", container)
+	}
+	return f.err
+}
 func (f *fake) Retire() error  { return f.err }
 func (f *fake) Healthy() error { return f.err }
 func (f *fake) Read(_ context.Context, _ api.JournalQuery, yield func([]byte) error) error {
@@ -93,6 +115,12 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},
 		{"DELETE", "/v1/journals/t1~2?before=2026-01-02T03:04:05Z", "", 200, "{}"},
 		{"POST", "/v1/retire", "", 200, "{}"},
+		{"GET", "/v1/trajectories/t1/assets", "", 200, `"path":"a"`},
+		{"POST", "/v1/trajectories/t1/assets", "archive", 200, `"stage":"S"`},
+		{"POST", "/v1/trajectories/t1/assets/S", `{"files":2,"bytes":1,"digest":"d"}`, 200, `"replaced":["a"]`},
+		{"POST", "/v1/trajectories/t1/assets/S", `{"files":2,"colour":"red"}`, 400, "colour"},
+		{"DELETE", "/v1/trajectories/t1/assets/S", "", 200, "{}"},
+		{"PUT", "/v1/trajectories/t1/assets/deleted/c1", "", 200, "{}"},
 
 		{"DELETE", "/v1/journals/t1~2", "", 400, "before"},
 		{"DELETE", "/v1/journals/t1~2?before=yesterday", "", 400, "before"},

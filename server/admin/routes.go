@@ -14,7 +14,7 @@ import (
 func Handler(s Simulator, log *slog.Logger) http.Handler {
 	a := routes{s}
 	mux := http.NewServeMux()
-	handle := func(pattern string, h handler) { mux.Handle(pattern, respond(log, h)) }
+	handle := func(pattern string, h handler) { mux.Handle(pattern, respond(log, bounded(h))) }
 
 	handle("GET /v1/health", a.health)
 	handle("GET /v1/status", a.status)
@@ -27,6 +27,11 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("PUT /v1/trajectories/{id}/pins", a.setPins)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
+	handle("GET /v1/trajectories/{id}/assets", a.assets)
+	mux.Handle("POST /v1/trajectories/{id}/assets", respond(log, a.stageAssets)) // bounded by what it reads
+	handle("POST /v1/trajectories/{id}/assets/{stage}", a.commitAssets)
+	handle("DELETE /v1/trajectories/{id}/assets/{stage}", a.dropAssets)
+	handle("PUT /v1/trajectories/{id}/assets/deleted/{container}", a.seedDeleted)
 	handle("GET /v1/journals", a.journals)
 	handle("DELETE /v1/journals/{name}", a.removeJournal)
 	handle("POST /v1/retire", a.retire)

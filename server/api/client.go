@@ -207,14 +207,18 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (*
 		}
 		body = bytes.NewReader(b)
 	}
-	resp, err := c.do(ctx, method, path, body)
+	return answer[T](c.do(ctx, method, path, body))
+}
+
+// answer decodes what do returned.
+func answer[T any](resp *http.Response, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	out := new(T)
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return nil, fmt.Errorf("%s %s: answer is not the expected JSON: %w", method, path, err)
+		return nil, fmt.Errorf("%s %s: answer is not the expected JSON: %w", resp.Request.Method, resp.Request.URL.Path, err)
 	}
 	return out, nil
 }

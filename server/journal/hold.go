@@ -55,9 +55,9 @@ func (j *Journal) takeBack(n int64) {
 	j.lent -= n
 }
 
-// roomOn is how many bytes of the volume that dir is on may be lent. What it cannot
+// RoomOn is how many bytes of the volume that dir is on may be lent. What it cannot
 // find out, the disk says when it is full.
-func roomOn(dir string) (free int64, ok bool) {
+func RoomOn(dir string) (free int64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, false

@@ -92,11 +92,11 @@ func TestWhatIsOnlyHeldIsBounded(t *testing.T) {
 }
 
 func TestRoomIsLessThanWhatTheVolumeHasFree(t *testing.T) {
-	free, ok := roomOn(t.TempDir())
+	free, ok := RoomOn(t.TempDir())
 	if !ok || free == math.MaxInt64 {
 		t.Errorf("%d %v", free, ok)
 	}
-	if _, ok := roomOn("/nowhere/at/all"); ok {
+	if _, ok := RoomOn("/nowhere/at/all"); ok {
 		t.Error("there is room nowhere")
 	}
 }

@@ -72,7 +72,7 @@ type Store struct {
 	slack    int64                           // quotaSlack, and less in tests
 	maxAhead int                             // likewise
 	maxLent  int64                           // likewise
-	roomFor  func(dir string) (int64, bool)  // roomOn, and what tests say
+	roomFor  func(dir string) (int64, bool)  // RoomOn, and what tests say
 
 	long  chan struct{} // holds one for each long line in work
 	dirty chan struct{} // something waits to be flushed
@@ -133,7 +133,7 @@ func open(o Options, openFile func(string) (file, error)) (*Store, error) {
 		slack:    quotaSlack,
 		maxAhead: maxAhead,
 		maxLent:  maxLent,
-		roomFor:  roomOn,
+		roomFor:  RoomOn,
 		long:     make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
 		dirty:    make(chan struct{}, 1),
 		done:     make(chan struct{}),

@@ -97,11 +97,6 @@ func (b bucket) place(t *tenant, e *entry, c content, only condition) (old *entr
 
 func (b bucket) makeDir() error { return b.files.root.MkdirAll(b.rel(""), 0o700) }
 
-// flush brings an entry to stable storage, the names that lead to it included.
-func (b bucket) flush(e *entry) error {
-	return syncPaths(b.abs(e.File), b.abs(descriptionName(e.Key)), b.abs(""), filepath.Join(b.files.dir, b.trajectory), b.files.dir)
-}
-
 // open opens what key holds; content is nil when it holds nothing.
 func (b bucket) open(key string) (e *entry, content *os.File, err error) {
 	t, err := b.files.tenant(b.trajectory)

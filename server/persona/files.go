@@ -9,32 +9,28 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
-
-	"github.com/linuxarena/ctis/server/api"
-	"github.com/linuxarena/ctis/server/journal"
 )
 
 // Files holds what agents stored (data, public) and what was seeded (assets),
 // by trajectory, on disk:
 //
-//	<trajectory>/assets/                    one per trajectory
+//	<trajectory>/assets/                    one per trajectory; see assetstore.go
 //	<trajectory>/<digest of host>/data/     one per persona
 //	<trajectory>/<digest of host>/public/
 //
-// In each, a key is two files: "<SHA-256 of the key>.json" describes it and
+// In the others, a key is two files: "<SHA-256 of the key>.json" describes it and
 // names the other, "<random>.body", which holds the bytes. The description is
 // written last and replaced in one step, so a key has its old content or its
 // new one, also after a crash. No name on disk is made of what an agent sent,
 // and everything is opened below one os.Root.
 //
 // What agents store is bounded per trajectory, in bytes and in what the index
-// of keys takes in memory; assets come from the environment and are not.
+// of keys takes in memory; assets, which come from the environment, as package
+// api says.
 type Files struct {
 	dir  string
 	root *os.Root
@@ -118,27 +114,6 @@ func (f *Files) Remove(trajectory string) error {
 	return nil
 }
 
-// PutAsset stores one of a trajectory's assets, replacing one of that name. The
-// name is a relative path. When PutAsset returns, the file is on stable
-// storage, so its source may be deleted.
-func (f *Files) PutAsset(trajectory, name string, modTime time.Time, body *journal.Spool) error {
-	if !validName(name) {
-		return fmt.Errorf("asset %q is not a relative path of at most %d bytes without empty or dot segments", name, maxKey)
-	}
-	if !body.Whole() {
-		return fmt.Errorf("asset %q: its %d bytes exceed what may be kept", name, body.Size())
-	}
-	b := f.bucket(trajectory, "", api.EndpointAssets)
-	e, _, err := b.put(name, "", modTime, body, nil)
-	if err != nil {
-		return fmt.Errorf("asset %q of %q: %w", name, trajectory, err)
-	}
-	if err := b.flush(e); err != nil {
-		return fmt.Errorf("asset %q of %q: %w", name, trajectory, err)
-	}
-	return nil
-}
-
 // validName reports whether a name is a relative path as files have them.
 func validName(name string) bool {
 	if name == "" || len(name) > maxKey || strings.ContainsRune(name, 0) || hasDots(name) {
@@ -171,7 +146,7 @@ func (f *Files) tenant(trajectory string) (*tenant, error) {
 	f.mu.Lock()
 	t, ok := f.tenants[trajectory]
 	if !ok {
-		t = &tenant{name: trajectory, buckets: make(map[string]map[string]*entry)}
+		t = &tenant{name: trajectory, buckets: make(map[string]map[string]*entry), staged: make(map[string]*stage)}
 		f.tenants[trajectory] = t
 	}
 	f.mu.Unlock()
@@ -180,18 +155,4 @@ func (f *Files) tenant(trajectory string) (*tenant, error) {
 		return nil, fmt.Errorf("persona files of %q: %w", trajectory, t.err)
 	}
 	return t, nil
-}
-
-// syncPaths flushes files and directories.
-func syncPaths(paths ...string) error {
-	for _, p := range paths {
-		f, err := os.Open(filepath.Clean(p))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -27,6 +27,10 @@ type tenant struct {
 	buckets map[string]map[string]*entry // by bucket path, then key
 	bytes   int64                        // of content agents stored
 	index   int64                        // see maxIndex
+	seeded  *api.Seeded                  // nil: no seed directory was copied; replaced, never changed
+
+	changing sync.Mutex        // one change of the assets at a time; taken before mu
+	staged   map[string]*stage // uploads of assets, by name; guarded by mu
 }
 
 // entry describes what a key holds. It does not change once it is in the index.
@@ -37,6 +41,8 @@ type entry struct {
 	SHA256   string
 	Type     string
 	Modified time.Time
+	Mode     uint32 // of an asset: permission bits, for people only
+	Seed     bool   // of an asset: it came with the seed directory
 }
 
 // description is an entry as it stands on disk. Keys can be any bytes, which
@@ -90,6 +96,10 @@ func (t *tenant) loadBucket(root *os.Root, dir string) error {
 	if err != nil {
 		return err
 	}
+	bucketPath := strings.TrimPrefix(dir, t.name+"/")
+	if bucketPath == api.EndpointAssets {
+		return t.loadAssets(root, dir, files)
+	}
 	loose := make(map[string]int64) // bodies by name
 	for _, f := range files {
 		if strings.HasSuffix(f.Name(), bodySuffix) && f.Type().IsRegular() {
@@ -100,7 +110,6 @@ func (t *tenant) loadBucket(root *os.Root, dir string) error {
 			loose[f.Name()] = fi.Size()
 		}
 	}
-	bucketPath := strings.TrimPrefix(dir, t.name+"/")
 	damaged := false
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), descriptionSuffix) || !f.Type().IsRegular() {
@@ -120,7 +129,7 @@ func (t *tenant) loadBucket(root *os.Root, dir string) error {
 			continue
 		}
 		delete(loose, d.File)
-		t.set(bucketPath, &entry{string(d.Key), d.File, d.Size, d.SHA256, d.Type, d.Modified})
+		t.set(bucketPath, &entry{Key: string(d.Key), File: d.File, Size: d.Size, SHA256: d.SHA256, Type: d.Type, Modified: d.Modified})
 	}
 	if damaged {
 		return nil // a body may belong to a description that cannot be read
