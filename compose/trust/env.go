@@ -38,6 +38,10 @@ var bundleVars = [...]string{
 	"HEX_CACERTS_PATH",                   // Elixir's Hex
 	"HTTPLIB2_CA_CERTS",                  // httplib2, older Google clients
 	"PERL_LWP_SSL_CA_FILE",               // Perl's LWP
+	"HTTPS_CA_FILE",                      // Perl's Crypt::SSLeay, older LWP
+	"COMPOSER_CAFILE",                    // PHP's Composer
+	"CONDA_SSL_VERIFY",                   // conda, mamba
+	"JULIA_SSL_CA_ROOTS_PATH",            // Julia
 	"YARN_HTTPS_CA_FILE_PATH",            // Yarn 2 and later
 	"npm_config_cafile",                  // npm
 	"BUNDLE_SSL_CA_CERT",                 // Ruby's Bundler
@@ -50,7 +54,9 @@ var bundleVars = [...]string{
 // SSL_CERT_DIR is not among them: it replaces the directory OpenSSL looks in,
 // and the image's own directory gets the CA under its hash.
 func Env() map[string]string {
-	env := map[string]string{"UV_NATIVE_TLS": "1"} // makes uv, which brings its own roots, use the system's
+	// They make uv, which brings its own roots, use the system's; the second is the
+	// newer name.
+	env := map[string]string{"UV_NATIVE_TLS": "1", "UV_SYSTEM_CERTS": "1"}
 	for _, v := range bundleVars {
 		env[v] = Bundle
 	}
@@ -59,6 +65,8 @@ func Env() map[string]string {
 
 // env is which files the container's programs are told to trust.
 type bundleEnv struct {
+	vars    map[string]string // all that the container's programs get
+	workdir string
 	// set maps files named by the service or the image to the variable, other
 	// than Bundle. Those of the image alone are there too: [Env] hides them.
 	set map[string]string
@@ -67,9 +75,14 @@ type bundleEnv struct {
 func (e bundleEnv) paths() []string { return slices.Sorted(maps.Keys(e.set)) }
 
 func environment(ctx context.Context, eng Engine, c container.InspectResponse) (bundleEnv, error) {
-	e := bundleEnv{set: map[string]string{}}
+	e := bundleEnv{vars: map[string]string{}, set: map[string]string{}}
 	if c.Config != nil {
 		e.add(c.Config.Env)
+		e.workdir = c.Config.WorkingDir
+		for _, kv := range c.Config.Env {
+			name, value, _ := strings.Cut(kv, "=")
+			e.vars[name] = value
+		}
 	}
 	img, err := eng.ImageInspect(ctx, c.Image)
 	switch {

@@ -2,13 +2,20 @@ package trust
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // hashedDirs are where OpenSSL looks a root up by the hash of its subject.
-var hashedDirs = [...]string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
+var hashedDirs = [...]string{
+	"/etc/ssl/certs",     // Debian, Alpine, Arch; SUSE, whose link it is
+	"/etc/pki/tls/certs", // Red Hat
+	"/etc/pki/ca-trust/extracted/pem/directory-hash", // Red Hat from 10 on
+}
 
 // maxSlots bounds how many certificates of one hash are looked through.
 const maxSlots = 64
@@ -33,24 +40,77 @@ func (p *planner) hashed(ctx context.Context, dir, anchor string, create bool) e
 	if anchor != "" {
 		w = write{path: w.path, header: p.link(anchor)}
 	}
-	for n := range maxSlots {
-		slot := path.Join(real, fmt.Sprintf("%s.%d", p.ca.hash, n))
-		has, free, err := p.look(ctx, slot)
+	slots := []string{p.ca.hash}
+	if p.oldHashes(ctx, real) {
+		slots = append(slots, p.ca.old)
+	}
+	written := false
+	for _, hash := range slots {
+		slot, err := p.freeSlot(ctx, real, hash)
 		if err != nil {
 			return p.refuse("certificate in "+dir, err)
 		}
-		if has {
+		if slot == "" {
+			continue // it is in one
+		}
+		if !written && !p.put("certificate in "+dir, w, nil) {
 			return nil
 		}
-		if !free {
+		written = true
+		p.put("certificate in "+dir, write{path: slot, header: p.link(name)}, nil)
+	}
+	return nil
+}
+
+// freeSlot is the first name HASH.N that nothing has, or "" where one leads to the
+// CA already.
+func (p *planner) freeSlot(ctx context.Context, dir, hash string) (string, error) {
+	for n := range maxSlots {
+		slot := path.Join(dir, fmt.Sprintf("%s.%d", hash, n))
+		has, free, err := p.look(ctx, slot)
+		if err != nil || has {
+			return "", err
+		}
+		if free {
+			return slot, nil
+		}
+	}
+	return "", &FileError{Path: dir, Why: "has too many certificates of this subject"}
+}
+
+// slotName is a name that a certificate is looked up by.
+var slotName = regexp.MustCompile(`^[0-9a-f]{8}\.\d+$`)
+
+// maxSamples bounds the certificates that are looked at to tell how a directory
+// names them.
+const maxSamples = 16
+
+// oldHashes tells whether a directory has its certificates under the old hash of
+// their subject as well, as Red Hat's tool makes it.
+func (p *planner) oldHashes(ctx context.Context, dir string) bool {
+	var slots []string
+	for name := range p.files.entries {
+		if path.Dir(name) == dir && slotName.MatchString(path.Base(name)) {
+			slots = append(slots, name)
+		}
+	}
+	slices.Sort(slots) // the same answer each time
+	for _, slot := range slots[:min(len(slots), maxSamples)] {
+		real, e, err := p.files.resolve(ctx, slot)
+		if err != nil || e == nil {
 			continue
 		}
-		if p.put("certificate in "+dir, w, nil) {
-			p.put("certificate in "+dir, write{path: slot, header: p.link(name)}, nil)
+		if e, err = p.files.read(ctx, real); err != nil {
+			continue
 		}
-		return nil
+		for _, der := range certificates(e.data) {
+			if c, err := x509.ParseCertificate(der); err == nil && strings.HasPrefix(path.Base(slot), oldSubjectHash(c.RawSubject)) {
+				return true
+			}
+			break
+		}
 	}
-	return p.refuse("certificate in "+dir, &FileError{Path: dir, Why: "has too many certificates of this subject"})
+	return false
 }
 
 // freeName picks the certificate's name in a hashed directory. Alpine's tool

@@ -52,6 +52,8 @@ type Report struct {
 	// Bundles are the files, by real path, that hold the CA now: those the image
 	// had, and system ones made for an image that had none.
 	Bundles []string
+	// Keystores are Java's stores that hold the CA now, by real path.
+	Keystores []string
 	// Bundle is where [Env] points, or "" when it could not be written: a
 	// program that is told to use it fails then. Skipped says why.
 	Bundle  string
