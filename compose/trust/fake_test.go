@@ -41,6 +41,7 @@ type fakeEngine struct {
 	info     container.InspectResponse
 	imageEnv []string
 	volumes  map[string]volume.Volume
+	stats    int      // questions about one path
 	copies   []string // destinations of copies into the container
 	fail     map[string]error
 }
@@ -111,6 +112,7 @@ func (f *fakeEngine) VolumeInspect(_ context.Context, name string) (volume.Volum
 func (f *fakeEngine) ContainerStatPath(_ context.Context, _, p string) (container.PathStat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.stats++
 	if err := f.fail["stat "+p]; err != nil {
 		return container.PathStat{}, err
 	}

@@ -24,12 +24,14 @@ var (
 
 // pkcs12 is a keystore of the form PKCS#12. Of its parts only those that are not
 // encrypted are looked into: the password-less files of newer JDKs are one such
-// part. A part of that kind is what a certificate is added as, so that nothing
-// has to be decrypted, and what was there stays byte for byte.
+// part. Into that a certificate is put, or into a new one of its kind, so that
+// nothing has to be decrypted, and the entries there are stay byte for byte.
 type pkcs12 struct {
 	version asn1.RawValue
-	parts   []byte // the ContentInfos, one after another
-	content []byte // what the seal is over: the SEQUENCE of parts
+	parts   []asn1.RawValue // the ContentInfos
+	open    int             // the first part that is not encrypted, -1 for none
+	bags    []byte          // the SafeBags in it, one after another
+	content []byte          // what the seal is over: the SEQUENCE of parts
 	seal    *pkcs12Seal
 	certs   map[string]int // trusted certificates that can be seen: DER → how often
 	aliases map[string]bool
@@ -45,7 +47,7 @@ func parsePKCS12(data []byte) (*pkcs12, error) {
 	if err != nil || len(fields) < 2 || fields[0].Tag != asn1.TagInteger {
 		return nil, bad("no version and content")
 	}
-	s := &pkcs12{version: fields[0], certs: map[string]int{}, aliases: map[string]bool{}}
+	s := &pkcs12{version: fields[0], open: -1, certs: map[string]int{}, aliases: map[string]bool{}}
 	kind, content, err := contentInfo(fields[1])
 	if err != nil || !kind.Equal(oidData) {
 		return nil, bad("its content is no data that a password seals")
@@ -57,13 +59,11 @@ func parsePKCS12(data []byte) (*pkcs12, error) {
 	if err != nil || len(safe) != 1 || safe[0].Tag != asn1.TagSequence {
 		return nil, bad("its content is no SEQUENCE")
 	}
-	s.parts = safe[0].Bytes
-	parts, err := elements(s.parts, maxStoreEntries)
-	if err != nil {
+	if s.parts, err = elements(safe[0].Bytes, maxStoreEntries); err != nil {
 		return nil, bad("its parts: " + err.Error())
 	}
-	for _, p := range parts {
-		if err := s.part(p); err != nil {
+	for i, p := range s.parts {
+		if err := s.part(i, p); err != nil {
 			return nil, bad("a part: " + err.Error())
 		}
 	}
@@ -79,7 +79,7 @@ func parsePKCS12(data []byte) (*pkcs12, error) {
 }
 
 // part notes the certificates of one ContentInfo that is not encrypted.
-func (s *pkcs12) part(p asn1.RawValue) error {
+func (s *pkcs12) part(i int, p asn1.RawValue) error {
 	kind, content, err := contentInfo(p)
 	if err != nil || !kind.Equal(oidData) {
 		return err
@@ -89,12 +89,15 @@ func (s *pkcs12) part(p asn1.RawValue) error {
 		return err
 	}
 	outer, err := elements(bags, 1)
-	if err != nil || len(outer) != 1 {
+	if err != nil || len(outer) != 1 || outer[0].Tag != asn1.TagSequence {
 		return errors.Join(errors.New("not one SEQUENCE"), err)
 	}
 	list, err := elements(outer[0].Bytes, maxStoreEntries)
 	if err != nil {
 		return err
+	}
+	if s.open < 0 {
+		s.open, s.bags = i, outer[0].Bytes
 	}
 	for _, b := range list {
 		if err := s.bag(b); err != nil {
@@ -166,7 +169,7 @@ func friendlyName(values []byte) string {
 func (s *pkcs12) holds(der []byte) bool { return s.certs[string(der)] > 0 }
 func (s *pkcs12) roots() int            { return len(s.certs) }
 
-// with adds a part of one trusted certificate, unencrypted. A seal is made anew.
+// with adds a bag of one trusted certificate, unencrypted. A seal is made anew.
 func (s *pkcs12) with(der []byte, alias string, _ time.Time) ([]byte, error) {
 	var name []byte
 	for _, u := range utf16.Encode([]rune(freeAlias(s.aliases, alias))) {
@@ -181,8 +184,21 @@ func (s *pkcs12) with(der []byte, alias string, _ time.Time) ([]byte, error) {
 	}
 	bag := sequence(mustOID(oidCertBag), explicit(sequence(mustOID(oidX509Cert), explicit(tlv(asn1.TagOctetString, der)))),
 		tlv(asn1.TagSet, bytes.Join(attributes, nil)))
-	part := sequence(mustOID(oidData), explicit(tlv(asn1.TagOctetString, sequence(bag))))
-	content := sequence(s.parts, part)
+	part := func(bags ...[]byte) []byte {
+		return sequence(mustOID(oidData), explicit(tlv(asn1.TagOctetString, sequence(bags...))))
+	}
+	var parts [][]byte
+	for i, p := range s.parts {
+		if i == s.open {
+			parts = append(parts, part(s.bags, bag))
+			continue
+		}
+		parts = append(parts, p.FullBytes)
+	}
+	if s.open < 0 {
+		parts = append(parts, part(bag))
+	}
+	content := sequence(parts...)
 	fields := [][]byte{s.version.FullBytes, sequence(mustOID(oidData), explicit(tlv(asn1.TagOctetString, content)))}
 	if s.seal != nil {
 		fields = append(fields, s.seal.over(content))
