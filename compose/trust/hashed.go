@@ -2,11 +2,9 @@ package trust
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -41,7 +39,7 @@ func (p *planner) hashed(ctx context.Context, dir, anchor string, create bool) e
 		w = write{path: w.path, header: p.link(anchor)}
 	}
 	slots := []string{p.ca.hash}
-	if p.oldHashes(ctx, real) {
+	if p.oldHashes(real) {
 		slots = append(slots, p.ca.old)
 	}
 	written := false
@@ -81,34 +79,21 @@ func (p *planner) freeSlot(ctx context.Context, dir, hash string) (string, error
 // slotName is a name that a certificate is looked up by.
 var slotName = regexp.MustCompile(`^[0-9a-f]{8}\.\d+$`)
 
-// maxSamples bounds the certificates that are looked at to tell how a directory
-// names them.
-const maxSamples = 16
-
 // oldHashes tells whether a directory has its certificates under the old hash of
-// their subject as well, as Red Hat's tool makes it.
-func (p *planner) oldHashes(ctx context.Context, dir string) bool {
-	var slots []string
-	for name := range p.files.entries {
-		if path.Dir(name) == dir && slotName.MatchString(path.Base(name)) {
-			slots = append(slots, name)
-		}
-	}
-	slices.Sort(slots) // the same answer each time
-	for _, slot := range slots[:min(len(slots), maxSamples)] {
-		real, e, err := p.files.resolve(ctx, slot)
-		if err != nil || e == nil {
+// their subject as well, as Red Hat's tool makes it: then two hashes lead to one
+// file. The names say so; the files may be far from here.
+func (p *planner) oldHashes(dir string) bool {
+	hashes := map[string]string{} // file → the first that leads to it
+	for name, e := range p.files.entries {
+		base := path.Base(name)
+		if e == nil || !e.isLink() || path.Dir(name) != dir || !slotName.MatchString(base) {
 			continue
 		}
-		if e, err = p.files.read(ctx, real); err != nil {
-			continue
+		to := path.Join(dir, e.header.Linkname)
+		if first, ok := hashes[to]; ok && first != base[:8] {
+			return true
 		}
-		for _, der := range certificates(e.data) {
-			if c, err := x509.ParseCertificate(der); err == nil && strings.HasPrefix(path.Base(slot), oldSubjectHash(c.RawSubject)) {
-				return true
-			}
-			break
-		}
+		hashes[to] = base[:8]
 	}
 	return false
 }
