@@ -76,14 +76,7 @@ func (e bundleEnv) paths() []string { return slices.Sorted(maps.Keys(e.set)) }
 
 func environment(ctx context.Context, eng Engine, c container.InspectResponse) (bundleEnv, error) {
 	e := bundleEnv{vars: map[string]string{}, set: map[string]string{}}
-	if c.Config != nil {
-		e.add(c.Config.Env)
-		e.workdir = c.Config.WorkingDir
-		for _, kv := range c.Config.Env {
-			name, value, _ := strings.Cut(kv, "=")
-			e.vars[name] = value
-		}
-	}
+	e.ofContainer(c)
 	img, err := eng.ImageInspect(ctx, c.Image)
 	switch {
 	case errdefs.IsNotFound(err): // untagged and removed meanwhile; the container keeps its files
@@ -93,6 +86,19 @@ func environment(ctx context.Context, eng Engine, c container.InspectResponse) (
 		e.add(img.Config.Env)
 	}
 	return e, nil
+}
+
+// ofContainer takes over what the container itself says.
+func (e *bundleEnv) ofContainer(c container.InspectResponse) {
+	if c.Config == nil {
+		return
+	}
+	e.add(c.Config.Env)
+	e.workdir = c.Config.WorkingDir
+	for _, kv := range c.Config.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		e.vars[name] = value
+	}
 }
 
 func (e bundleEnv) add(vars []string) {

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ type ScratchSpec struct {
 	Name    string            // after [Repository]: "agent"
 	Package string            // import path of the program: "github.com/linuxarena/ctis/e2e/agent"
 	Files   map[string]string // further files by absolute path, mode 0644
+	Links   map[string]string // symbolic links by absolute path: where they lead
+	From    string            // an image that is here already; default scratch
 	// Config are further lines of the Dockerfile: USER 1000, HEALTHCHECK ….
 	Config []string
 }
@@ -80,7 +83,7 @@ func compile(ctx context.Context, pkg string) ([]byte, error) {
 
 // context is the build context, byte for byte the same for the same inputs.
 func (s ScratchSpec) context(binary []byte) ([]byte, error) {
-	lines := []string{"FROM scratch", "COPY rootfs/ /"}
+	lines := []string{"FROM " + cmp.Or(s.From, "scratch"), "COPY rootfs/ /"}
 	lines = append(append(lines, s.Config...), fmt.Sprintf("ENTRYPOINT [%q]", Program))
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
@@ -99,6 +102,12 @@ func (s ScratchSpec) context(binary []byte) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
 		if err := add(path.Join("rootfs", path.Clean("/"+name)), 0o644, []byte(s.Files[name])); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Links)) {
+		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path.Join("rootfs", path.Clean("/"+name)), Linkname: s.Links[name], Mode: 0o777}
+		if err := tw.WriteHeader(h); err != nil {
 			return nil, err
 		}
 	}
