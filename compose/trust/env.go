@@ -38,7 +38,6 @@ var bundleVars = [...]string{
 	"HEX_CACERTS_PATH",                   // Elixir's Hex
 	"HTTPLIB2_CA_CERTS",                  // httplib2, older Google clients
 	"PERL_LWP_SSL_CA_FILE",               // Perl's LWP
-	"HTTPS_CA_FILE",                      // Perl's Crypt::SSLeay, older LWP
 	"COMPOSER_CAFILE",                    // PHP's Composer
 	"CONDA_SSL_VERIFY",                   // conda, mamba
 	"JULIA_SSL_CA_ROOTS_PATH",            // Julia
@@ -52,7 +51,8 @@ var bundleVars = [...]string{
 // gets the CA too.
 //
 // SSL_CERT_DIR is not among them: it replaces the directory OpenSSL looks in,
-// and the image's own directory gets the CA under its hash.
+// and the image's own directory gets the CA under its hash. Nor is HTTPS_CA_FILE:
+// with it, LWP no longer compares a certificate's name with the host's.
 func Env() map[string]string {
 	// They make uv, which brings its own roots, use the system's; the second is the
 	// newer name.
