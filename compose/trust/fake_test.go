@@ -169,7 +169,11 @@ func (f *fakeEngine) CopyFromContainer(_ context.Context, _, p string) (io.ReadC
 			return nil, container.PathStat{}, err
 		}
 	}
-	return io.NopCloser(&buf), container.PathStat{}, tw.Close()
+	stat := container.PathStat{Mode: 0o644}
+	if f.fs[at].header.Mode&0o4000 != 0 {
+		stat.Mode |= os.ModeSetuid
+	}
+	return io.NopCloser(&buf), stat, tw.Close()
 }
 
 func (f *fakeEngine) CopyToContainer(_ context.Context, _, root string, r io.Reader, _ container.CopyToContainerOptions) error {

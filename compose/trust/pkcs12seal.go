@@ -15,7 +15,7 @@ import (
 
 // maxRounds bounds what a file can have this program compute: Java makes 10,000,
 // OpenSSL 2048.
-const maxRounds = 1_000_000
+const maxRounds = 300_000
 
 // pkcs12Seal is a PKCS#12 file's MacData: a digest over its content, keyed by the
 // password.
