@@ -23,11 +23,11 @@ const (
 	trustWrong   = "wrong.example.net"  // the same server, under a name its certificate is not for
 )
 
-// runtime is a kind of program that decides about trust in a way of its own. Its
+// fetcher is a kind of program that decides about trust in a way of its own. Its
 // command fetches something from HOST, and succeeds only if that came whole.
-type runtime struct{ name, command string }
+type fetcher struct{ name, command string }
 
-var runtimes = []runtime{
+var fetchers = []fetcher{
 	{"curl", `curl -sSf https://HOST/public/text.txt | grep -x trusted`},
 	{"wget (GnuTLS)", `wget -O- https://HOST/public/text.txt | grep -x trusted`},
 	{"git", `git ls-remote https://HOST/public/repo.git | grep refs/heads/main`},
@@ -83,7 +83,7 @@ func TestTrustMatrix(t *testing.T) {
 	b.serveTrustFiles(up.container(t, "rw-root"), ca)
 
 	wrong := b.probe(up.container(t, "rw-root"), true, trustWrong)
-	for _, r := range runtimes {
+	for _, r := range fetchers {
 		if wrong[r.name+" "+trustWrong] == "ok" {
 			t.Errorf("%s accepts a certificate of another name: it verifies nothing", r.name)
 		}
@@ -168,7 +168,7 @@ func (b *bed) probe(container string, told bool, hosts ...string) map[string]str
 	b.t.Helper()
 	var script strings.Builder
 	for _, host := range hosts {
-		for _, r := range runtimes {
+		for _, r := range fetchers {
 			fmt.Fprintf(&script, "{ out=$(timeout 120 sh -c %s 2>&1) && echo %s\"|ok\" || echo %s\"|$(echo \"$out\" | tr '\\n' ' ' | tail -c 400)\"; } &\n",
 				shellQuote(strings.ReplaceAll(r.command, "HOST", host)), shellQuote(r.name+" "+host), shellQuote(r.name+" "+host))
 		}
@@ -189,8 +189,8 @@ func (b *bed) probe(container string, told bool, hosts ...string) map[string]str
 		key, result, _ := strings.Cut(line, "|")
 		got[key] = result
 	}
-	if len(got) != len(hosts)*len(runtimes) {
-		b.t.Fatalf("%d results for %d runtimes and %d hosts:\n%s", len(got), len(runtimes), len(hosts), out)
+	if len(got) != len(hosts)*len(fetchers) {
+		b.t.Fatalf("%d results for %d runtimes and %d hosts:\n%s", len(got), len(fetchers), len(hosts), out)
 	}
 	return got
 }
@@ -206,7 +206,7 @@ func goldenTable(t *testing.T, results map[string]map[string]string) {
 		table.WriteString(" " + c.title + " |")
 	}
 	table.WriteString(" files alone, no variable |\n|---|" + strings.Repeat("---|", len(trustCases)+1) + "\n")
-	cell := func(r runtime, where string) string {
+	cell := func(r fetcher, where string) string {
 		for _, host := range []string{trustPersona, trustSecond} {
 			if got := results[where][r.name+" "+host]; got != "ok" {
 				t.Logf("%s, %s, %s: %s", r.name, where, host, got)
@@ -215,7 +215,7 @@ func goldenTable(t *testing.T, results map[string]map[string]string) {
 		}
 		return "yes"
 	}
-	for _, r := range runtimes {
+	for _, r := range fetchers {
 		row, files := "| "+r.name+" |", "yes"
 		for _, c := range trustCases {
 			row += " " + cell(r, c.service+" told") + " |"
