@@ -56,6 +56,7 @@ var trustCases = []struct{ service, title, settings string }{
 func TestTrustMatrix(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	began := time.Now()
 	ref, err := images.Runtimes(t.Context(), engine(t))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,8 @@ func TestTrustMatrix(t *testing.T) {
 		"ctis.toml":   "network = \"external\"\ndefault_service = \"rw-root\"\n[personas.\"" + trustPersona + "\"]\nendpoints = [\"public\"]\n",
 		"compose.yml": compose + "networks:\n  external: {}\n",
 	})
-	began := time.Now()
+	t.Logf("images in %s", time.Since(began).Round(time.Millisecond))
+	began = time.Now()
 	up := b.up(dir, id)
 	t.Logf("up in %s", time.Since(began).Round(time.Millisecond))
 	b.serveTrustFiles(up.container(t, "rw-root"), ca)
@@ -110,10 +112,14 @@ func TestTrustMatrix(t *testing.T) {
 			}
 		}
 	}
+	began = time.Now()
 	b.doctorSees(id, up)
+	t.Logf("doctor looked three times in %s", time.Since(began).Round(time.Millisecond))
 
 	// The same settings make the same containers, volumes for read-only roots included.
+	began = time.Now()
 	again := b.up(dir, id)
+	t.Logf("up again in %s", time.Since(began).Round(time.Millisecond))
 	for _, s := range up.Services {
 		if again.container(t, s.Service) != s.Container {
 			t.Errorf("service %q was made anew by a second up", s.Service)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/docker/docker/api/types/build"
 )
@@ -39,7 +40,7 @@ func Agent() ScratchSpec {
 // Scratch builds the program on this machine and puts it into an image FROM
 // scratch whose entry point it is. It returns the image's tag.
 func Scratch(ctx context.Context, eng Engine, spec ScratchSpec) (string, error) {
-	binary, err := compile(ctx, spec.Package)
+	binary, err := program(ctx, spec.Package)
 	if err != nil {
 		return "", err
 	}
@@ -62,6 +63,27 @@ func Scratch(ctx context.Context, eng Engine, spec ScratchSpec) (string, error) 
 		return "", fmt.Errorf("build %q: %w", ref, err)
 	}
 	return ref, nil
+}
+
+// compiled holds what this process has compiled, by package: several images have
+// one program.
+var compiled = struct {
+	sync.Mutex
+	programs map[string][]byte
+}{programs: map[string][]byte{}}
+
+// program compiles a package once.
+func program(ctx context.Context, pkg string) ([]byte, error) {
+	compiled.Lock()
+	defer compiled.Unlock()
+	if binary, done := compiled.programs[pkg]; done {
+		return binary, nil
+	}
+	binary, err := compile(ctx, pkg)
+	if err == nil {
+		compiled.programs[pkg] = binary
+	}
+	return binary, err
 }
 
 // compile builds a static binary. The same source gives the same bytes, which
