@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -159,20 +160,34 @@ func (a *app) checkSimulator(ctx context.Context, want *simulator.Want) []check 
 	} else {
 		checks = append(checks, passed("protocol", fmt.Sprintf("version %d on both sides", seen.Protocol)))
 	}
-	limit, err := simulator.OpenFiles(ctx, a.engine, a.instance)
-	switch {
-	case err != nil:
-		checks = append(checks, a.refused(ctx, "nofile", err))
-	case limit == 0:
-		checks = append(checks, failed("nofile", "the engine refused the simulator a higher limit of open files; each connection takes one",
-			"raise the engine's own (LimitNOFILE of docker.service), then docker rm -f "+name+": ctis up makes it anew, its state stays"))
-	default:
-		checks = append(checks, passed("nofile", fmt.Sprintf("%d open files", limit)))
-	}
+	checks = append(checks, a.checkOpenFiles(ctx))
 	if !seen.Answering {
 		return checks
 	}
 	return append(checks, a.checkState(ctx))
+}
+
+// leastOpenFiles is what the simulator should be able to have open: each connection
+// takes one file, and one to a backend another.
+const leastOpenFiles = 4096
+
+func (a *app) checkOpenFiles(ctx context.Context) check {
+	var host fs.FS
+	if a.where.local() {
+		host = os.DirFS("/")
+	}
+	limit, err := simulator.OpenFiles(ctx, a.engine, a.instance, host)
+	switch {
+	case err != nil:
+		return a.refused(ctx, "nofile", err)
+	case limit == 0:
+		return passed("nofile", "the simulator has the engine's own limit of open files, which cannot be seen from here")
+	case limit < leastOpenFiles:
+		return failed("nofile", fmt.Sprintf("the simulator may have %d files open, and each connection takes one", limit),
+			fmt.Sprintf("raise the engine's own limit (LimitNOFILE of docker.service) to %d or more, then docker rm -f %s: ctis up makes it anew, its state stays",
+				leastOpenFiles, simulator.ContainerName(a.instance)))
+	}
+	return passed("nofile", fmt.Sprintf("the simulator may have %d files open", limit))
 }
 
 // checkState passes on what the simulator itself has to complain about.

@@ -156,6 +156,14 @@ func (a *app) checkTrust(in trust.Inspection, p netpin.Project, id string) check
 	return failed(name, strings.Join(what, "; "), fix)
 }
 
+// shownVariables names a few: that all lead to one file is the rule.
+func shownVariables(names []string) string {
+	if len(names) <= 2 {
+		return strings.Join(names, " ")
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
 // printTrust shows the checks, and a row for each store.
 func (a *app) printTrust(checks []check, seen []trust.Inspection) error {
 	if err := a.printChecks(checks); err != nil {
@@ -175,7 +183,7 @@ func (a *app) printTrust(checks []check, seen []trust.Inspection) error {
 			case s.Missing > 0:
 				roots += fmt.Sprintf(" (%d missing)", s.Missing)
 			}
-			rows = append(rows, []string{in.Service, string(s.Kind), s.Path, holds, roots, some(s.Variables)})
+			rows = append(rows, []string{in.Service, string(s.Kind), s.Path, holds, roots, shownVariables(s.Variables)})
 		}
 	}
 	if len(rows) > 0 {

@@ -53,21 +53,3 @@ func FindImage(ctx context.Context, eng ImageEngine, ref string) (*ImageResult, 
 	}
 	return &ImageResult{Ref: ref, ID: found.ID, Protocol: protocol}, nil
 }
-
-// OpenFiles is how many open files the simulator was given; 0 means that the engine
-// refused to raise its own limit.
-func OpenFiles(ctx context.Context, eng Engine, instance string) (int64, error) {
-	c, err := eng.ContainerInspect(ctx, ContainerName(instance))
-	if err != nil {
-		return 0, fmt.Errorf("look at simulator %q: %w", ContainerName(instance), err)
-	}
-	if c.HostConfig == nil {
-		return 0, nil
-	}
-	for _, l := range c.HostConfig.Ulimits {
-		if l.Name == "nofile" {
-			return l.Soft, nil
-		}
-	}
-	return 0, nil
-}
