@@ -121,12 +121,12 @@ func (a *app) checkTrust(in trust.Inspection, p netpin.Project, id string) check
 	if in.OK() {
 		return passed(name, fmt.Sprintf("all %s of trust it has hold the simulator's authority", plural(len(in.Stores), "store")))
 	}
-	var what []string
+	var what, fixes []string
 	add := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
 	if in.Problem != "" {
 		add("it cannot be looked at to the end: %s", in.Problem)
 	}
-	own := false
+	own := 0
 	for _, s := range in.Stores {
 		switch {
 		case s.Problem != "":
@@ -139,7 +139,7 @@ func (a *app) checkTrust(in trust.Inspection, p netpin.Project, id string) check
 			continue
 		}
 		if len(s.Variables) > 0 && s.Path != trust.Bundle {
-			own = true
+			own++
 			what[len(what)-1] += " (" + strings.Join(s.Variables, ", ") + " names it)"
 		}
 	}
@@ -149,11 +149,13 @@ func (a *app) checkTrust(in trust.Inspection, p netpin.Project, id string) check
 	if len(in.Unset) > 0 {
 		add("it lacks the variables %s", strings.Join(in.Unset, ", "))
 	}
-	fix := fmt.Sprintf("nothing is put into a container that has run: %s down %s, then ctis up, makes it anew", a.program(), id)
-	if own {
-		fix += "; a file that the environment names itself has to be in the image, or in a volume of this project, to get it"
+	if own < len(what) {
+		fixes = append(fixes, fmt.Sprintf("nothing is put into a container that has run: %s down %s, then ctis up, makes it anew", a.program(), id))
 	}
-	return failed(name, strings.Join(what, "; "), fix)
+	if own > 0 {
+		fixes = append(fixes, "leave out a variable that the environment sets itself, so that ctis sets it; or have its file in the image or in a volume of the project, where it gets the authority")
+	}
+	return failed(name, strings.Join(what, "; "), strings.Join(fixes, "; "))
 }
 
 // shownVariables names a few: that all lead to one file is the rule.
