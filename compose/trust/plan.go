@@ -40,7 +40,8 @@ type planner struct {
 	places *places
 	env    bundleEnv
 	report *Report
-	seen   map[string]bool // real paths of bundles that were dealt with
+	seen   map[string]bool              // real paths of bundles that were dealt with
+	found  map[string]map[string]string // what [planner.programs] found, by program
 	writes []*batch
 	roots  [][]byte // bundles as they were
 	mtime  time.Time

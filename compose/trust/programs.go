@@ -56,6 +56,9 @@ func (e bundleEnv) bins() []string {
 // programs finds a program in those directories, each with the real path it leads
 // to.
 func (p *planner) programs(ctx context.Context, name string) (map[string]string, error) {
+	if found, done := p.found[name]; done {
+		return found, nil
+	}
 	found := map[string]string{}
 	for _, dir := range p.env.bins() {
 		if p.absent(dir) {
@@ -71,6 +74,10 @@ func (p *planner) programs(ctx context.Context, name string) (map[string]string,
 			found[dir] = realPath(at, s)
 		}
 	}
+	if p.found == nil {
+		p.found = map[string]map[string]string{}
+	}
+	p.found[name] = found
 	return found, nil
 }
 
