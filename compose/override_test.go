@@ -54,7 +54,7 @@ func kitchenSinkInput() OverrideInput {
 		ID: "traj-1", Instance: "ctis", CADir: "/usr/local/share/pki",
 		// "/data" has a volume already, and "default" no read-only root.
 		CADirs: map[string][]string{"sealed": {"/data", "/etc/ssl/certs"}, "default": {"/etc/ssl/certs"}},
-		CAEnv: map[string]string{"SSL_CERT_FILE": "/etc/ssl/x.pem", "CURL_CA_BUNDLE": "/etc/ssl/x.pem", "ODD": "a$b $$ ${X} $"},
+		CAEnv:  map[string]string{"SSL_CERT_FILE": "/etc/ssl/x.pem", "CURL_CA_BUNDLE": "/etc/ssl/x.pem", "ODD": "a$b $$ ${X} $"},
 		Networks: map[string]NetworkPlan{
 			"external": {Simulator: addr("172.28.9.9"), Services: map[string]netip.Addr{"default": addr("172.28.9.1")}},
 			"default": {
