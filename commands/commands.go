@@ -84,6 +84,7 @@ func (a *app) root() *cli.App {
 			a.buildCommand(),
 			a.gcCommand(),
 			a.caCommand(),
+			a.doctorCommand(),
 			a.demoCommand(),
 			a.completionCommand(),
 			a.completeCommand(),

@@ -32,8 +32,9 @@ type setup struct {
 	before netpin.Project        // what of the project was there already
 	known  *api.TrajectoryStatus // its registration, where it has one already
 	plan   *netpin.Plan
-	mtu    int                // of the networks that are made; 0 leaves it to the engine
-	call   compose.Invocation // what every docker compose call of this run gets
+	mtu    int                 // of the networks that are made; 0 leaves it to the engine
+	caDirs map[string][]string // by service: volumes for trust stores on read-only roots
+	call   compose.Invocation  // what every docker compose call of this run gets
 	nets   []api.Network
 	result upResult
 }

@@ -25,13 +25,13 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 		return "", err
 	}
 	fresh := s.before.Empty() && s.known == nil
+	s.caDirs = knownCADirs(s.before)
 	s.steps.onUndo("removing the project", func(ctx context.Context) error {
 		if !fresh {
 			return s.undoMore(ctx, line)
 		}
 		return s.app.undoUp(ctx, s.id, s.before.Volumes, line)
 	})
-	runner := s.app.runner
 	mtu, err := netpin.BridgeMTU(ctx, s.app.engine)
 	if err != nil {
 		return "", err
@@ -46,18 +46,15 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 		if s.plan, err = netpin.Compute(s.want(append(taken, lost...))); err != nil {
 			return "", s.app.explainExhausted(ctx, err)
 		}
-		line.detail("checking the override")
-		notes, err := s.override(ctx)
-		if err != nil {
-			return "", err
-		}
+		notes, err := s.apply(ctx, line)
 		if try == 0 {
 			for _, n := range notes {
 				s.app.ui.note(n)
 			}
 		}
-		line.detail("docker compose create")
-		err = runner.Create(ctx, s.call, line.detail)
+		if err == nil {
+			err = s.unseal(ctx, line)
+		}
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
@@ -84,6 +81,18 @@ func (s *setup) create(ctx context.Context, line *uiStep) (string, error) {
 			return "", err
 		}
 	}
+}
+
+// apply writes the override, makes sure of its effect, and creates what is not as
+// it says.
+func (s *setup) apply(ctx context.Context, line *uiStep) ([]string, error) {
+	line.detail("checking the override")
+	notes, err := s.override(ctx)
+	if err != nil {
+		return notes, err
+	}
+	line.detail("docker compose create")
+	return notes, s.app.runner.Create(ctx, s.call, line.detail)
 }
 
 // late recognises networks that an earlier try had asked the engine for, and that a
@@ -155,7 +164,7 @@ func (s *setup) existing(networkID string) map[string][]netip.Addr {
 // is in effect. It returns what people should know about it.
 func (s *setup) override(ctx context.Context) ([]string, error) {
 	in := compose.OverrideInput{
-		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir,
+		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir, CADirs: s.caDirs,
 		Networks: make(map[string]compose.NetworkPlan, len(s.plan.Networks)),
 	}
 	for key, n := range s.plan.Networks {
@@ -273,41 +282,4 @@ func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 		}
 	}
 	return plural(len(s.env.Config.Personas), "persona"), nil
-}
-
-// trust puts the simulator's CA into the containers on its network.
-func (s *setup) trust(ctx context.Context, line *uiStep) (string, error) {
-	ca, err := s.sim.Client.CA(ctx)
-	if err != nil {
-		return "", err
-	}
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
-	if err != nil {
-		return "", err
-	}
-	reaching := s.env.Reaching()
-	var targets []trust.Container
-	for _, c := range project.Containers {
-		if slices.Contains(reaching, c.Service) && c.State == "created" {
-			targets = append(targets, trust.Container{ID: c.ID, Service: c.Service})
-		}
-	}
-	reports, err := trust.Install(ctx, s.app.engine, trust.Options{CA: ca, Containers: targets})
-	if err != nil {
-		return "", err
-	}
-	s.app.tellTrust(reports)
-	return plural(len(targets), "container"), nil
-}
-
-// tellTrust warns of containers that could not be given the authority in full.
-func (a *app) tellTrust(reports []trust.Report) {
-	for _, r := range reports {
-		if r.Bundle == "" {
-			a.ui.warn(fmt.Sprintf("service %q: no bundle of trusted authorities could be put into it, so its programs will not trust the personas' certificates", r.Service))
-		}
-		for _, skip := range r.Skipped {
-			a.ui.warn(fmt.Sprintf("service %q: %s: %s", r.Service, skip.What, skip.Reason))
-		}
-	}
 }

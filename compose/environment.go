@@ -273,6 +273,9 @@ func (e *Environment) Reaching() []string {
 	return names
 }
 
+// ReadOnly tells whether a service's root file system is read-only.
+func (e *Environment) ReadOnly(service string) bool { return e.Project.Services[service].ReadOnly }
+
 // reaches follows network_mode: service:… at most hops times.
 func (e *Environment) reaches(name string, hops int) bool {
 	s, ok := e.Project.Services[name]

@@ -20,6 +20,7 @@ const (
 	LabelEnvironment = "io.ctis.environment" // name of its environment, for people
 	LabelSettings    = "io.ctis.settings"    // [Environment.Settings]
 	LabelDir         = "io.ctis.dir"         // the environment's directory
+	LabelTrustDirs   = "io.ctis.trust-dirs"  // [OverrideInput].CADirs of its service, with ":" between
 )
 
 // OverrideInput is what the generated override depends on besides the
@@ -30,6 +31,9 @@ type OverrideInput struct {
 	Networks map[string]NetworkPlan // by Compose key
 	CAEnv    map[string]string      // variables that make clients trust the simulator's CA
 	CADir    string                 // where their bundle lies; a read-only root gets a volume there
+	// CADirs are, by service, directories of a read-only root that hold trust stores:
+	// each gets a volume, which begins as a copy of what the image has there.
+	CADirs map[string][]string
 }
 
 // NetworkPlan is what was planned for one network of the project.
@@ -67,7 +71,7 @@ type serviceOverlay struct {
 	ExtraHosts  map[string]string
 	Networks    map[string]endpointOverlay // nil: untouched
 	Ports       []types.ServicePortConfig  // replace the service's own, if any
-	Volume      string                     // where an anonymous volume goes; "" for none
+	Volumes     []string                   // where anonymous volumes go
 	DropName    bool                       // container_name
 }
 
@@ -144,8 +148,15 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 			o.Environment[key] = in.CAEnv[key]
 		}
 	}
-	if s.ReadOnly && in.CADir != "" && e.reaches(name, len(e.Project.Services)) && !covered(s.Volumes, in.CADir) {
-		o.Volume = in.CADir
+	if s.ReadOnly && e.reaches(name, len(e.Project.Services)) {
+		for _, dir := range append([]string{in.CADir}, in.CADirs[name]...) {
+			if dir != "" && !covered(s.Volumes, dir) {
+				o.Volumes = append(o.Volumes, dir)
+			}
+		}
+		if dirs := in.CADirs[name]; len(dirs) > 0 {
+			o.Labels[LabelTrustDirs] = strings.Join(dirs, ":")
+		}
 	}
 	if s.ContainerName != "" {
 		o.DropName = true

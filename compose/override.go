@@ -68,11 +68,15 @@ func (s *serviceOverlay) node() *yaml.Node {
 	if len(s.Ports) > 0 {
 		put(n, "ports", s.portsNode())
 	}
-	if s.Volume != "" {
-		volume := mapNode()
-		put(volume, "type", textNode("volume"))
-		put(volume, "target", textNode(s.Volume))
-		put(n, "volumes", &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{volume}})
+	if len(s.Volumes) > 0 {
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, target := range s.Volumes {
+			volume := mapNode()
+			put(volume, "type", textNode("volume"))
+			put(volume, "target", textNode(target))
+			list.Content = append(list.Content, volume)
+		}
+		put(n, "volumes", list)
 	}
 	return n
 }

@@ -52,7 +52,9 @@ networks:
 func kitchenSinkInput() OverrideInput {
 	return OverrideInput{
 		ID: "traj-1", Instance: "ctis", CADir: "/usr/local/share/pki",
-		CAEnv: map[string]string{"SSL_CERT_FILE": "/etc/ssl/x.pem", "CURL_CA_BUNDLE": "/etc/ssl/x.pem", "ODD": "a$b $$ ${X} $"},
+		// "/data" has a volume already, and "default" no read-only root.
+		CADirs: map[string][]string{"sealed": {"/data", "/etc/ssl/certs"}, "default": {"/etc/ssl/certs"}},
+		CAEnv:  map[string]string{"SSL_CERT_FILE": "/etc/ssl/x.pem", "CURL_CA_BUNDLE": "/etc/ssl/x.pem", "ODD": "a$b $$ ${X} $"},
 		Networks: map[string]NetworkPlan{
 			"external": {Simulator: addr("172.28.9.9"), Services: map[string]netip.Addr{"default": addr("172.28.9.1")}},
 			"default": {
@@ -164,7 +166,7 @@ func TestComposeTakesTheOverrideOverAsWritten(t *testing.T) {
 	if _, on := m.Services["implicit"].Networks["default"]; !on || len(m.Services["implicit"].Networks) != 1 {
 		t.Errorf("a service on the implicit network is on %v", m.Services["implicit"].Networks)
 	}
-	if got := m.Services["sealed"].Volumes; len(got) != 2 || got[0].Target != "/data" {
+	if got := m.Services["sealed"].Volumes; len(got) != 3 || got[0].Target != "/data" || got[2].Target != "/etc/ssl/certs" {
 		t.Errorf("a read-only service has the mounts %+v", got)
 	}
 	if len(m.Services["silent"].Networks) != 0 {
@@ -210,6 +212,7 @@ func TestVerifyNoticesEachValueThatIsNotInEffect(t *testing.T) {
 		{`"target": 80,`, `"target": 81,`, "default", "", "ports"},
 		{`"target": 80,`, `"target": 80, "published": "8080",`, "default", "", "ports"},
 		{`"subnet": "198.18.0.32/27"`, `"subnet": "10.0.0.0/8"`, "", "own", "ipam"},
+		{`"target": "/etc/ssl/certs"`, `"target": "/elsewhere"`, "sealed", "", "mount at /etc/ssl/certs"},
 		{`"target": "/usr/local/share/pki"`, `"target": "/elsewhere"`, "sealed", "", "mount at /usr/local/share/pki"},
 		{`"implicit": {`, `"gone": {`, "implicit", "", "presence"},
 	} {

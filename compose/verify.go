@@ -114,14 +114,14 @@ func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
 	for _, host := range sortedKeys(want.ExtraHosts) {
 		expect("extra_hosts "+host, want.ExtraHosts[host], addressesOf(got.ExtraHosts, host))
 	}
-	if want.Volume != "" {
+	for _, target := range want.Volumes {
 		kind := "(none)"
 		for _, m := range got.Volumes {
-			if m.Target == want.Volume {
+			if m.Target == target {
 				kind = m.Type
 			}
 		}
-		expect("mount at "+want.Volume, "volume", kind)
+		expect("mount at "+target, "volume", kind)
 	}
 	if want.DropName {
 		expect("container_name", "", got.ContainerName)

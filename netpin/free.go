@@ -18,5 +18,8 @@ func Free(pool netip.Prefix, bits int, taken []netip.Prefix, purpose string) (ne
 	return subnet, err
 }
 
+// InUse counts the ranges of a pool that are taken.
+func InUse(pool netip.Prefix, taken []netip.Prefix) int { return overlapping(pool, taken) }
+
 // LabelTrajectory is on every network that ctis has Compose make.
 const LabelTrajectory = "io.ctis.trajectory"

@@ -43,6 +43,7 @@ type Container struct {
 	// Addresses are those on the project's networks, by network id. A container
 	// that does not run has the fixed addresses it will have.
 	Addresses map[string][]netip.Addr
+	Shares    string   // id of the container whose network it has instead of its own; "" for none
 	Ports     []string // published ports, as "0.0.0.0:32768->80/tcp"
 }
 
@@ -174,6 +175,9 @@ func FindProject(ctx context.Context, eng Engine, name string) (Project, error) 
 					c.Addresses[id] = addresses(e)
 				}
 			}
+		}
+		if id, ok := strings.CutPrefix(s.HostConfig.NetworkMode, "container:"); ok {
+			c.Shares = id
 		}
 		for _, port := range s.Ports {
 			if port.PublicPort != 0 {

@@ -16,6 +16,7 @@ type authority struct {
 	pem  []byte // one block, ends in a newline
 	name string // for file names, from its subject
 	hash string // OpenSSL's hash of its subject, 8 hexadecimal digits
+	old  string // and the one before OpenSSL 1.0
 	from time.Time
 }
 
@@ -38,7 +39,7 @@ func parseAuthority(text []byte) (*authority, error) {
 	}
 	return &authority{
 		der: c.Raw, pem: encode(c.Raw), name: fileName(c.Subject.CommonName, c.Subject.Organization, hash),
-		hash: hash, from: c.NotBefore,
+		hash: hash, old: oldSubjectHash(c.RawSubject), from: c.NotBefore,
 	}, nil
 }
 
@@ -61,6 +62,10 @@ func fileName(common string, organizations []string, hash string) string {
 	}
 	return name
 }
+
+// alias is the CA's name in a keystore, where names are in lower case and may be
+// of another certificate too.
+func (a *authority) alias() string { return strings.ToLower(a.name) + "_" + a.hash }
 
 // certificates lists the certificates in PEM text, as DER, in order. Text
 // between blocks and blocks of other kinds are passed over.

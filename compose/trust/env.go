@@ -38,6 +38,9 @@ var bundleVars = [...]string{
 	"HEX_CACERTS_PATH",                   // Elixir's Hex
 	"HTTPLIB2_CA_CERTS",                  // httplib2, older Google clients
 	"PERL_LWP_SSL_CA_FILE",               // Perl's LWP
+	"COMPOSER_CAFILE",                    // PHP's Composer
+	"CONDA_SSL_VERIFY",                   // conda, mamba
+	"JULIA_SSL_CA_ROOTS_PATH",            // Julia
 	"YARN_HTTPS_CA_FILE_PATH",            // Yarn 2 and later
 	"npm_config_cafile",                  // npm
 	"BUNDLE_SSL_CA_CERT",                 // Ruby's Bundler
@@ -48,9 +51,12 @@ var bundleVars = [...]string{
 // gets the CA too.
 //
 // SSL_CERT_DIR is not among them: it replaces the directory OpenSSL looks in,
-// and the image's own directory gets the CA under its hash.
+// and the image's own directory gets the CA under its hash. Nor is HTTPS_CA_FILE:
+// with it, LWP no longer compares a certificate's name with the host's.
 func Env() map[string]string {
-	env := map[string]string{"UV_NATIVE_TLS": "1"} // makes uv, which brings its own roots, use the system's
+	// They make uv, which brings its own roots, use the system's; the second is the
+	// newer name.
+	env := map[string]string{"UV_NATIVE_TLS": "1", "UV_SYSTEM_CERTS": "1"}
 	for _, v := range bundleVars {
 		env[v] = Bundle
 	}
@@ -59,6 +65,8 @@ func Env() map[string]string {
 
 // env is which files the container's programs are told to trust.
 type bundleEnv struct {
+	vars    map[string]string // all that the container's programs get
+	workdir string
 	// set maps files named by the service or the image to the variable, other
 	// than Bundle. Those of the image alone are there too: [Env] hides them.
 	set map[string]string
@@ -67,10 +75,8 @@ type bundleEnv struct {
 func (e bundleEnv) paths() []string { return slices.Sorted(maps.Keys(e.set)) }
 
 func environment(ctx context.Context, eng Engine, c container.InspectResponse) (bundleEnv, error) {
-	e := bundleEnv{set: map[string]string{}}
-	if c.Config != nil {
-		e.add(c.Config.Env)
-	}
+	e := bundleEnv{vars: map[string]string{}, set: map[string]string{}}
+	e.ofContainer(c)
 	img, err := eng.ImageInspect(ctx, c.Image)
 	switch {
 	case errdefs.IsNotFound(err): // untagged and removed meanwhile; the container keeps its files
@@ -80,6 +86,19 @@ func environment(ctx context.Context, eng Engine, c container.InspectResponse) (
 		e.add(img.Config.Env)
 	}
 	return e, nil
+}
+
+// ofContainer takes over what the container itself says.
+func (e *bundleEnv) ofContainer(c container.InspectResponse) {
+	if c.Config == nil {
+		return
+	}
+	e.add(c.Config.Env)
+	e.workdir = c.Config.WorkingDir
+	for _, kv := range c.Config.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		e.vars[name] = value
+	}
 }
 
 func (e bundleEnv) add(vars []string) {

@@ -41,6 +41,7 @@ type fakeEngine struct {
 	info     container.InspectResponse
 	imageEnv []string
 	volumes  map[string]volume.Volume
+	stats    int      // questions about one path
 	copies   []string // destinations of copies into the container
 	fail     map[string]error
 }
@@ -111,6 +112,7 @@ func (f *fakeEngine) VolumeInspect(_ context.Context, name string) (volume.Volum
 func (f *fakeEngine) ContainerStatPath(_ context.Context, _, p string) (container.PathStat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.stats++
 	if err := f.fail["stat "+p]; err != nil {
 		return container.PathStat{}, err
 	}
@@ -167,7 +169,11 @@ func (f *fakeEngine) CopyFromContainer(_ context.Context, _, p string) (io.ReadC
 			return nil, container.PathStat{}, err
 		}
 	}
-	return io.NopCloser(&buf), container.PathStat{}, tw.Close()
+	stat := container.PathStat{Mode: 0o644}
+	if f.fs[at].header.Mode&0o4000 != 0 {
+		stat.Mode |= os.ModeSetuid
+	}
+	return io.NopCloser(&buf), stat, tw.Close()
 }
 
 func (f *fakeEngine) CopyToContainer(_ context.Context, _, root string, r io.Reader, _ container.CopyToContainerOptions) error {

@@ -125,6 +125,25 @@ func (f *files) stat(ctx context.Context, p string) (*entry, error) {
 	return f.entries[p], nil
 }
 
+// there tells whether something is at a path, in one question outside the trees:
+// links on the way are the engine's to follow.
+func (f *files) there(ctx context.Context, p string) (bool, error) {
+	for _, r := range treeRoots {
+		if strings.HasPrefix(p, r+"/") {
+			_, e, err := f.resolve(ctx, p)
+			return e != nil, err
+		}
+	}
+	if e, known := f.entries[p]; known {
+		return e != nil, nil
+	}
+	_, err := f.eng.ContainerStatPath(ctx, f.id, p)
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // load reads everything at and below p.
 func (f *files) load(ctx context.Context, p string) error {
 	stream, _, err := f.eng.CopyFromContainer(ctx, f.id, p)

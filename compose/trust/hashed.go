@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 )
 
 // hashedDirs are where OpenSSL looks a root up by the hash of its subject.
-var hashedDirs = [...]string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
+var hashedDirs = [...]string{
+	"/etc/ssl/certs",     // Debian, Alpine, Arch; SUSE, whose link it is
+	"/etc/pki/tls/certs", // Red Hat
+	"/etc/pki/ca-trust/extracted/pem/directory-hash", // Red Hat from 10 on
+}
 
 // maxSlots bounds how many certificates of one hash are looked through.
 const maxSlots = 64
@@ -33,24 +38,64 @@ func (p *planner) hashed(ctx context.Context, dir, anchor string, create bool) e
 	if anchor != "" {
 		w = write{path: w.path, header: p.link(anchor)}
 	}
-	for n := range maxSlots {
-		slot := path.Join(real, fmt.Sprintf("%s.%d", p.ca.hash, n))
-		has, free, err := p.look(ctx, slot)
+	slots := []string{p.ca.hash}
+	if p.oldHashes(real) {
+		slots = append(slots, p.ca.old)
+	}
+	written := false
+	for _, hash := range slots {
+		slot, err := p.freeSlot(ctx, real, hash)
 		if err != nil {
 			return p.refuse("certificate in "+dir, err)
 		}
-		if has {
+		if slot == "" {
+			continue // it is in one
+		}
+		if !written && !p.put("certificate in "+dir, w, nil) {
 			return nil
 		}
-		if !free {
+		written = true
+		p.put("certificate in "+dir, write{path: slot, header: p.link(name)}, nil)
+	}
+	return nil
+}
+
+// freeSlot is the first name HASH.N that nothing has, or "" where one leads to the
+// CA already.
+func (p *planner) freeSlot(ctx context.Context, dir, hash string) (string, error) {
+	for n := range maxSlots {
+		slot := path.Join(dir, fmt.Sprintf("%s.%d", hash, n))
+		has, free, err := p.look(ctx, slot)
+		if err != nil || has {
+			return "", err
+		}
+		if free {
+			return slot, nil
+		}
+	}
+	return "", &FileError{Path: dir, Why: "has too many certificates of this subject"}
+}
+
+// slotName is a name that a certificate is looked up by.
+var slotName = regexp.MustCompile(`^[0-9a-f]{8}\.\d+$`)
+
+// oldHashes tells whether a directory has its certificates under the old hash of
+// their subject as well, as Red Hat's tool makes it: then two hashes lead to one
+// file. The names say so; the files may be far from here.
+func (p *planner) oldHashes(dir string) bool {
+	hashes := map[string]string{} // file → the first that leads to it
+	for name, e := range p.files.entries {
+		base := path.Base(name)
+		if e == nil || !e.isLink() || path.Dir(name) != dir || !slotName.MatchString(base) {
 			continue
 		}
-		if p.put("certificate in "+dir, w, nil) {
-			p.put("certificate in "+dir, write{path: slot, header: p.link(name)}, nil)
+		to := path.Join(dir, e.header.Linkname)
+		if first, ok := hashes[to]; ok && first != base[:8] {
+			return true
 		}
-		return nil
+		hashes[to] = base[:8]
 	}
-	return p.refuse("certificate in "+dir, &FileError{Path: dir, Why: "has too many certificates of this subject"})
+	return false
 }
 
 // freeName picks the certificate's name in a hashed directory. Alpine's tool

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"crypto/md5"
 	"crypto/sha1"
 	"encoding/asn1"
 	"encoding/binary"
@@ -46,6 +47,14 @@ func subjectHash(rawSubject []byte) (string, error) {
 	}
 	sum := sha1.Sum(canon)
 	return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(sum[:4])), nil
+}
+
+// oldSubjectHash is the hash of a subject as it was before OpenSSL 1.0, which
+// "openssl x509 -subject_hash_old" prints and GnuTLS goes by: the first four bytes
+// of the MD5 of the subject in DER, read as a little-endian number.
+func oldSubjectHash(rawSubject []byte) string {
+	sum := md5.Sum(rawSubject)
+	return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(sum[:4]))
 }
 
 // canonicalSet encodes one relative name: a SET, its members in DER's order.

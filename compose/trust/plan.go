@@ -14,6 +14,8 @@ var systemBundles = [...]string{
 	debianBundle,                       // Debian, Alpine, Arch, distroless
 	"/etc/pki/tls/certs/ca-bundle.crt", // Red Hat
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Red Hat, where the one above leads
+	"/etc/pki/tls/cert.pem",                             // Red Hat, before 10: OpenSSL's default there
+	"/etc/ca-certificates/extracted/tls-ca-bundle.pem",  // Arch, where the first leads
 	"/etc/ssl/ca-bundle.pem",                            // SUSE
 	"/etc/ssl/cert.pem",                                 // Alpine, BSD; OpenSSL's own default
 }
@@ -38,11 +40,13 @@ type planner struct {
 	places *places
 	env    bundleEnv
 	report *Report
-	seen   map[string]bool // real paths of bundles that were dealt with
+	seen   map[string]bool              // real paths of bundles that were dealt with
+	found  map[string]map[string]string // what [planner.programs] found, by program
 	writes []*batch
 	roots  [][]byte // bundles as they were
 	mtime  time.Time
-	failed error // of the engine, met where only yes or no is returned
+	sealed []string // directories on a read-only root that were to be written into
+	failed error    // of the engine, met where only yes or no is returned
 }
 
 func (p *planner) plan(ctx context.Context) error {
@@ -57,6 +61,15 @@ func (p *planner) plan(ctx context.Context) error {
 	bare := len(p.seen) == 0
 	for _, b := range p.env.paths() {
 		if err := p.bundle(ctx, b, p.env.set[b]); err != nil {
+			return err
+		}
+	}
+	bundles, err := p.pythonBundles(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range bundles {
+		if err := p.program(ctx, b, func() error { return p.bundle(ctx, b, "") }); err != nil {
 			return err
 		}
 	}
@@ -81,6 +94,15 @@ func (p *planner) plan(ctx context.Context) error {
 	}
 	for _, dir := range hashedDirs {
 		if err := p.hashed(ctx, dir, anchor, bare && dir == hashedDirs[0]); err != nil {
+			return err
+		}
+	}
+	stores, err := p.javaStores(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range stores {
+		if err := p.program(ctx, s, func() error { return p.keystore(ctx, s) }); err != nil {
 			return err
 		}
 	}
@@ -136,6 +158,47 @@ func (p *planner) bundle(ctx context.Context, name, variable string) error {
 	return nil
 }
 
+// program deals with a file that a program brought, if it is there.
+func (p *planner) program(ctx context.Context, name string, with func() error) error {
+	there, err := p.files.there(ctx, name)
+	if err != nil {
+		return p.refuse(name, err)
+	}
+	if !there {
+		return nil
+	}
+	return with()
+}
+
+// keystore adds the CA to one of Java's, as bundle does to a file of PEM.
+func (p *planner) keystore(ctx context.Context, name string) error {
+	real, e, err := p.files.resolve(ctx, name)
+	if err != nil {
+		return p.refuse(name, err)
+	}
+	if e == nil || p.seen[real] {
+		return nil
+	}
+	p.seen[real] = true
+	if e, err = p.files.read(ctx, real); err != nil {
+		return p.refuse(name, err)
+	}
+	store, err := parseKeystore(e.data)
+	if err != nil {
+		return p.refuse(name, &FileError{Path: real, Why: err.Error()})
+	}
+	if store.holds(p.ca.der) {
+		p.report.Keystores = append(p.report.Keystores, real)
+		return nil
+	}
+	data, err := store.with(p.ca.der, p.ca.alias(), p.mtime)
+	if err != nil {
+		return err
+	}
+	p.put(name, write{path: real, data: data, header: e.header}, &p.report.Keystores)
+	return nil
+}
+
 // anchors keeps the CA when the system's tool makes the bundles anew.
 func (p *planner) anchors(ctx context.Context) error {
 	for _, dir := range anchorDirs {
@@ -155,6 +218,9 @@ func (p *planner) anchors(ctx context.Context) error {
 func (p *planner) put(what string, w write, done *[]string) bool {
 	root, err := p.places.find(w.path)
 	if err != nil {
+		if sealed := new(*ReadOnlyError); errors.As(err, sealed) {
+			p.sealed = append(p.sealed, path.Dir(w.path))
+		}
 		p.report.skip(what, err)
 		return false
 	}

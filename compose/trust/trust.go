@@ -52,6 +52,8 @@ type Report struct {
 	// Bundles are the files, by real path, that hold the CA now: those the image
 	// had, and system ones made for an image that had none.
 	Bundles []string
+	// Keystores are Java's stores that hold the CA now, by real path.
+	Keystores []string
 	// Bundle is where [Env] points, or "" when it could not be written: a
 	// program that is told to use it fails then. Skipped says why.
 	Bundle  string
@@ -99,25 +101,8 @@ func Install(ctx context.Context, eng Engine, o Options) ([]Report, error) {
 
 func install(ctx context.Context, eng Engine, ca *authority, c Container) (Report, error) {
 	r := Report{Service: c.Service, Container: c.ID}
-	info, err := eng.ContainerInspect(ctx, c.ID)
-	if err != nil {
-		return r, err
-	}
-	if info.State == nil || info.State.Status != container.StateCreated {
-		r.skip("everything", &StartedError{})
-		return r, nil
-	}
-	env, err := environment(ctx, eng, info)
-	if err != nil {
-		return r, err
-	}
-	files := newFiles(eng, c.ID)
-	places, err := newPlaces(ctx, eng, files, info)
-	if err != nil {
-		return r, err
-	}
-	p := &planner{ca: ca, files: files, places: places, report: &r, seen: map[string]bool{}, env: env}
-	if err := p.plan(ctx); err != nil {
+	p, err := look(ctx, eng, ca, c.ID, &r)
+	if err != nil || p == nil {
 		return r, err
 	}
 	for _, w := range p.batches() {
@@ -126,6 +111,30 @@ func install(ctx context.Context, eng Engine, ca *authority, c Container) (Repor
 		}
 	}
 	return r, nil
+}
+
+// look plans what a container needs, and changes nothing. Nil means that it has
+// been started: then nothing is to be done.
+func look(ctx context.Context, eng Engine, ca *authority, id string, r *Report) (*planner, error) {
+	info, err := eng.ContainerInspect(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if info.State == nil || info.State.Status != container.StateCreated {
+		r.skip("everything", &StartedError{})
+		return nil, nil
+	}
+	env, err := environment(ctx, eng, info)
+	if err != nil {
+		return nil, err
+	}
+	files := newFiles(eng, id)
+	places, err := newPlaces(ctx, eng, files, info)
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{ca: ca, files: files, places: places, report: r, seen: map[string]bool{}, env: env}
+	return p, p.plan(ctx)
 }
 
 // skip records what is left out, under one entry for each reason.

@@ -7,6 +7,7 @@
 //	agent exit N                  end at once with status N
 //	agent crash                   end by a panic
 //	agent serve [HOST]:PORT       answer every HTTP request with 200
+//	agent secure HOST             answer HTTPS as HOST, certified by another CA than the simulator's
 //	agent health FILE             status 0 if FILE exists, else 1
 //	agent fetch [FLAGS] URL       one request; prints what came back as JSON
 //	agent loop URL                requests until SIGTERM; prints counts as JSON
@@ -42,7 +43,7 @@ func main() {
 // exitUsage is the status for arguments that make no sense.
 const exitUsage = 2
 
-var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR | stop VERB | kill PID")
+var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | secure HOST | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR | stop VERB | kill PID")
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	status, err := dispatch(ctx, args, stdin, stdout, stderr)
@@ -61,7 +62,7 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return 0, errUsage
 	}
 	verb, args := args[0], args[1:]
-	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "health": 1, "loop": 1, "load": 3, "raw": 1, "stop": 1, "kill": 1}
+	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "secure": 1, "health": 1, "loop": 1, "load": 3, "raw": 1, "stop": 1, "kill": 1}
 	if n, fixed := want[verb]; fixed && len(args) != n {
 		return 0, errUsage
 	}
@@ -89,6 +90,8 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return 0, syscall.Kill(pid, syscall.SIGKILL)
 	case "serve":
 		return 0, serve(ctx, args[0], stderr)
+	case "secure":
+		return 0, secure(ctx, args[0])
 	case "health":
 		_, err := os.Stat(args[0])
 		if errors.Is(err, fs.ErrNotExist) {

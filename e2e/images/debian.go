@@ -1,18 +1,20 @@
 package images
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/docker/docker/api/types/image"
+
+	"github.com/linuxarena/ctis/e2e/secondca"
 )
 
 // ErrNoDebootstrap says that this machine cannot make a Debian image: that needs
@@ -28,16 +30,47 @@ var debianPackages = []string{"ca-certificates", "curl", "openssl", "iproute2", 
 // people. The rest is as a fresh Debian has it.
 var debianExclude = []string{"./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./dev/*", "./proc/*", "./sys/*"}
 
+// runtimePackages are what [Runtimes] adds: one of each kind of program that
+// decides about trust in a way of its own. The last is what debootstrap does not
+// find by itself, for another package names only what it provides.
+var runtimePackages = []string{"wget", "git", "python3-requests", "python3-httpx", "nodejs", "default-jre-headless", "libwww-perl", "liblwp-protocol-https-perl", "ruby", "perl-openssl-defaults"}
+
 // DebianRef is the tag of the image that [Debian] makes.
-func DebianRef() string {
-	return reference("debian", []byte(debianSuite), []byte(strings.Join(debianPackages, " ")), []byte(strings.Join(debianExclude, " ")))
+func DebianRef() string { return debianRef("debian", debianPackages) }
+
+func debianRef(name string, packages []string) string {
+	return reference(name, []byte(debianSuite), []byte(strings.Join(packages, " ")), []byte(strings.Join(debianExclude, " ")))
 }
 
 // Debian makes a minimal Debian with curl, Python, OpenSSL and the system's
 // trust store, from Debian's packages, unless it is there. Making it takes about
 // a minute.
 func Debian(ctx context.Context, eng Engine) (string, error) {
-	ref := DebianRef()
+	return debian(ctx, eng, "debian", debianPackages)
+}
+
+// Runtimes makes a Debian with many programs that speak TLS, the agent's among
+// them, which trusts the second authority as well: it was put in and
+// update-ca-certificates run, as a user's Dockerfile does. Making it takes about
+// three minutes, and much less from the cache.
+func Runtimes(ctx context.Context, eng Engine) (string, error) {
+	base, err := debian(ctx, eng, "runtimes-base", append(slices.Clone(debianPackages), runtimePackages...))
+	if err != nil {
+		return "", err
+	}
+	ca, err := secondca.New()
+	if err != nil {
+		return "", err
+	}
+	return Scratch(ctx, eng, ScratchSpec{
+		Name: "runtimes", Package: Agent().Package, From: base,
+		Files:  map[string]string{"/usr/local/share/ca-certificates/second.crt": string(ca.PEM())},
+		Config: []string{"RUN update-ca-certificates"},
+	})
+}
+
+func debian(ctx context.Context, eng Engine, name string, packages []string) (string, error) {
+	ref := debianRef(name, packages)
 	unlock, err := lock(ref)
 	if err != nil {
 		return "", err
@@ -46,23 +79,66 @@ func Debian(ctx context.Context, eng Engine) (string, error) {
 	if ok, err := exists(ctx, eng, ref); err != nil || ok {
 		return ref, err
 	}
-	debootstrap, err := findDebootstrap()
+	tree, err := debianTree(ctx, strings.ReplaceAll(path.Base(ref), ":", "-"), packages)
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "ctis-debian-")
+	defer tree.Close()
+	resp, err := eng.ImageImport(ctx, image.ImportSource{Source: tree, SourceName: "-"}, ref, image.ImportOptions{
+		Changes: []string{"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", `CMD ["sleep", "infinity"]`},
+	})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("import %q: %w", ref, err)
 	}
-	defer os.RemoveAll(dir)
-	cmd := exec.CommandContext(ctx, debootstrap, "--variant=minbase", "--include="+strings.Join(debianPackages, ","), debianSuite, dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("debootstrap: %w: %s", err, out[max(0, len(out)-2048):])
-	}
-	if err := importDir(ctx, eng, dir, ref); err != nil {
+	defer resp.Close()
+	if err := progress(resp); err != nil {
 		return "", fmt.Errorf("import %q: %w", ref, err)
 	}
 	return ref, nil
+}
+
+// debianTree opens the archive of a Debian with those packages, which is kept in
+// the user's cache under that name.
+func debianTree(ctx context.Context, name string, packages []string) (*os.File, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	cache = filepath.Join(cache, "ctis", "rootfs")
+	archive := filepath.Join(cache, name+".tar")
+	if f, err := os.Open(archive); err == nil {
+		return f, nil
+	}
+	debootstrap, err := findDebootstrap()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "ctis-debian-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, debootstrap, "--variant=minbase", "--include="+strings.Join(packages, ","), debianSuite, dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("debootstrap: %w: %s", err, out[max(0, len(out)-2048):])
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	// Under its name only when it is whole.
+	unfinished := fmt.Sprintf("%s.%d", archive, os.Getpid())
+	defer os.Remove(unfinished)
+	args := []string{"-C", dir, "--numeric-owner", "-cf", unfinished}
+	for _, e := range debianExclude {
+		args = append(args, "--exclude="+e)
+	}
+	if out, err := exec.CommandContext(ctx, "tar", append(args, ".")...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("tar: %w: %s", err, out)
+	}
+	if err := os.Rename(unfinished, archive); err != nil {
+		return nil, err
+	}
+	return os.Open(archive)
 }
 
 // lock makes the tests, which run at once in several processes, wait for the one
@@ -90,42 +166,4 @@ func findDebootstrap() (string, error) {
 		}
 	}
 	return "", ErrNoDebootstrap
-}
-
-// importDir makes an image of a directory tree.
-func importDir(ctx context.Context, eng Engine, dir, ref string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // tar does not outlive a failed import
-	args := []string{"-C", dir, "--numeric-owner", "-c"}
-	for _, e := range debianExclude {
-		args = append(args, "--exclude="+e)
-	}
-	tar := exec.CommandContext(ctx, "tar", append(args, ".")...)
-	var complaint bytes.Buffer
-	tar.Stderr = &complaint
-	stream, err := tar.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := tar.Start(); err != nil {
-		return err
-	}
-	resp, err := eng.ImageImport(ctx, image.ImportSource{Source: stream, SourceName: "-"}, ref, image.ImportOptions{
-		Changes: []string{"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", `CMD ["sleep", "infinity"]`},
-	})
-	if err == nil {
-		err = progress(resp)
-		resp.Close()
-	}
-	if err != nil {
-		cancel()
-		_ = tar.Wait() // it was cut off
-		return err
-	}
-	// Drained, so that tar ends by itself whatever the engine left unread.
-	_, _ = io.Copy(io.Discard, stream)
-	if err := tar.Wait(); err != nil {
-		return fmt.Errorf("tar: %w: %s", err, complaint.String())
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/docker/docker/api/types/build"
 )
@@ -24,6 +26,8 @@ type ScratchSpec struct {
 	Name    string            // after [Repository]: "agent"
 	Package string            // import path of the program: "github.com/linuxarena/ctis/e2e/agent"
 	Files   map[string]string // further files by absolute path, mode 0644
+	Links   map[string]string // symbolic links by absolute path: where they lead
+	From    string            // an image that is here already; default scratch
 	// Config are further lines of the Dockerfile: USER 1000, HEALTHCHECK ….
 	Config []string
 }
@@ -36,7 +40,7 @@ func Agent() ScratchSpec {
 // Scratch builds the program on this machine and puts it into an image FROM
 // scratch whose entry point it is. It returns the image's tag.
 func Scratch(ctx context.Context, eng Engine, spec ScratchSpec) (string, error) {
-	binary, err := compile(ctx, spec.Package)
+	binary, err := program(ctx, spec.Package)
 	if err != nil {
 		return "", err
 	}
@@ -61,6 +65,27 @@ func Scratch(ctx context.Context, eng Engine, spec ScratchSpec) (string, error) 
 	return ref, nil
 }
 
+// compiled holds what this process has compiled, by package: several images have
+// one program.
+var compiled = struct {
+	sync.Mutex
+	programs map[string][]byte
+}{programs: map[string][]byte{}}
+
+// program compiles a package once.
+func program(ctx context.Context, pkg string) ([]byte, error) {
+	compiled.Lock()
+	defer compiled.Unlock()
+	if binary, done := compiled.programs[pkg]; done {
+		return binary, nil
+	}
+	binary, err := compile(ctx, pkg)
+	if err == nil {
+		compiled.programs[pkg] = binary
+	}
+	return binary, err
+}
+
 // compile builds a static binary. The same source gives the same bytes, which
 // is what makes the tag stable.
 func compile(ctx context.Context, pkg string) ([]byte, error) {
@@ -80,7 +105,7 @@ func compile(ctx context.Context, pkg string) ([]byte, error) {
 
 // context is the build context, byte for byte the same for the same inputs.
 func (s ScratchSpec) context(binary []byte) ([]byte, error) {
-	lines := []string{"FROM scratch", "COPY rootfs/ /"}
+	lines := []string{"FROM " + cmp.Or(s.From, "scratch"), "COPY rootfs/ /"}
 	lines = append(append(lines, s.Config...), fmt.Sprintf("ENTRYPOINT [%q]", Program))
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
@@ -99,6 +124,12 @@ func (s ScratchSpec) context(binary []byte) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
 		if err := add(path.Join("rootfs", path.Clean("/"+name)), 0o644, []byte(s.Files[name])); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Links)) {
+		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path.Join("rootfs", path.Clean("/"+name)), Linkname: s.Links[name], Mode: 0o777}
+		if err := tw.WriteHeader(h); err != nil {
 			return nil, err
 		}
 	}
