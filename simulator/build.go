@@ -119,6 +119,7 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 		BuildArgs:   args,
 		Target:      o.Source.Target,
 		Platform:    o.Source.Platform,
+		AuthConfigs: buildCredentials(ctx, eng, o),
 		Labels:      map[string]string{LabelHash: o.Source.Hash},
 		NoCache:     o.NoCache,
 		Remove:      true,

@@ -116,7 +116,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 func (e *ImageError) Hint() string {
 	switch e.Op {
 	case "pull":
-		return fmt.Sprintf("check the name, or get it with `docker pull %s` if it needs credentials", e.Ref)
+		return "check the name and that you may pull it; `docker login` keeps the credentials that are used"
 	case "push":
 		return "check the name and that you may write there; `docker login` keeps the credentials that are used"
 	}
