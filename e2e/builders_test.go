@@ -3,6 +3,7 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -251,8 +252,14 @@ func savedTree(ctx context.Context, eng *client.Client, id string) (fileTree, er
 		return nil, fmt.Errorf("a saved image without its manifest: %w", err)
 	}
 	tree := fileTree{}
-	for _, layer := range manifest[0].Layers {
-		if err := tree.apply(bytes.NewReader(members[layer])); err != nil {
+	for _, name := range manifest[0].Layers {
+		layer := io.Reader(bytes.NewReader(members[name]))
+		if bytes.HasPrefix(members[name], []byte{0x1f, 0x8b}) { // as the containerd image store keeps it
+			if layer, err = gzip.NewReader(layer); err != nil {
+				return nil, err
+			}
+		}
+		if err := tree.apply(layer); err != nil {
 			return nil, err
 		}
 	}
