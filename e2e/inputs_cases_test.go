@@ -69,7 +69,7 @@ var buildCases = []buildCase{
 		{name: "global arg", text: "ARG GLOBAL\nCOPY $GLOBAL/da /x/"},
 		{name: "global arg nobody asks for", text: "COPY ${GLOBAL}a /x/"},
 		{name: "arg without a value", text: "ARG D\nCOPY ${D}a dir/${D:-db} ${D:+no}run.sh /x/"},
-		{name: "prefix and suffix", text: "ARG D=./dir.d\nCOPY ${D#./}/dda ${D%.d}/db /x/", since: 25, classic: ignores},
+		{name: "prefix and suffix", text: "ARG D=./dir.d\nCOPY ${D#./}/dda ${D%.d}/db /x/", since: 25},
 		{name: "nothing sets it", text: "COPY ${NOPE}a dir/${NOPE:-db} /x/"},
 		{name: "env of its own and of the line above", text: "ENV A=di B=r\nENV A=x C=$A$B\nCOPY $C/da /x/"},
 		{name: "arg after env", text: "ENV D=other\nARG D=dir\nCOPY $D/?a /x/", classic: &difference{reads: "other/oa"}},

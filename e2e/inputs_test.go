@@ -50,6 +50,9 @@ func TestInputsAreWhatTheBuildersRead(t *testing.T) {
 			whole.parts[i].from = strings.ReplaceAll(p.from, "{{base}}", base)
 			if p.since > major {
 				whole.parts[i].buildKit = refuses
+				if p.classic == nil {
+					whole.parts[i].classic = refuses
+				}
 			}
 		}
 		// One build answers for many parts, several builds at once for all.

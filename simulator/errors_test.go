@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/docker/docker/api/types/build"
@@ -45,6 +48,32 @@ func TestInterruptedBuildIsNoFailureOfTheSource(t *testing.T) {
 	f := interrupted{&fakeImages{images: map[string]map[string]string{}}, cancel}
 	var ie *ImageError
 	if _, err := EnsureImage(ctx, f, custom(t, plainDockerfile)); !errors.Is(err, context.Canceled) || errors.As(err, &ie) || strings.Contains(err.Error(), "http:") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// fullDisk is a source whose copy finds no room, once it is full.
+type fullDisk struct {
+	fs.FS
+	full bool
+}
+
+func (f *fullDisk) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(f.FS, name) }
+func (f *fullDisk) ReadLink(name string) (string, error)   { return fs.ReadLink(f.FS, name) }
+func (f *fullDisk) Open(name string) (fs.File, error) {
+	if f.full {
+		return nil, &fs.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+	}
+	return f.FS.Open(name)
+}
+
+func TestBuildThatFindsNoRoomHereSaysWhereToMakeIt(t *testing.T) {
+	files := &fullDisk{FS: ownContext()}
+	o := fromSource(source(t, files, "templates/image/Dockerfile", nil))
+	files.full, o.Go, o.Environ = true, goCommand(t), os.Environ()
+	_, err := EnsureImage(context.Background(), &fakeImages{images: map[string]map[string]string{}}, o)
+	var said *ImageError
+	if !errors.As(err, &said) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(said.Hint(), "make room") {
 		t.Errorf("error = %v", err)
 	}
 }
