@@ -218,13 +218,17 @@ func TestPushedImageIsWholeInTheRegistryAndCanBeBuiltOn(t *testing.T) {
 	image := strings.TrimSpace(b.ctis("build", "--context", dir).must(t, 0).stdout)
 	t.Cleanup(func() { b.docker("rmi", image) })
 
-	if r := b.ctis("build", "--context", dir, "--push", "--registry", host+"/team").must(t, 1); !strings.Contains(r.stderr, "push of image") || !strings.Contains(r.stderr, "docker login") {
+	r := b.ctis("build", "--context", dir, "--push", "--registry", host+"/team").must(t, 1)
+	if strings.Contains(r.stderr, "connection refused") { // the registry listens
+		t.Skip("the engine is in a network of its own, as with scripts/engine.sh, and does not reach a registry on this machine")
+	}
+	if !strings.Contains(r.stderr, "push of image") || !strings.Contains(r.stderr, "docker login") {
 		t.Errorf("without credentials: %s", r.stderr)
 	}
 	cmd := b.command("build", "--context", dir, "--push", "--registry", host+"/team", "--json")
 	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Join(dir, "docker"))
 	var pushed struct{ Pushed, Digest string }
-	r := finish(t, cmd).must(t, 0)
+	r = finish(t, cmd).must(t, 0)
 	if err := json.Unmarshal([]byte(r.stdout), &pushed); err != nil || pushed.Pushed != host+"/team/"+image || !strings.HasPrefix(pushed.Digest, "sha256:") {
 		t.Fatalf("push says %s (%v)", r.stdout, err)
 	}
