@@ -22,7 +22,7 @@ func TestHintOfAFailedBuildFitsItsCause(t *testing.T) {
 		{"write /x: no space left on device", nil, "make room"},
 		{"Get \"https://registry.invalid/v2/\": dial tcp: lookup registry.invalid: no such host", nil, "over the network"},
 		{"docker buildx build: exit status 1", []string{"ERROR: failed to resolve: dial tcp 192.0.2.1:443: i/o timeout"}, "over the network"},
-		{"pull access denied for mine, repository does not exist or may require 'docker login'", nil, "name of the base image"},
+		{"pull access denied for mine, repository does not exist or may require 'docker login'", nil, "name of the image"},
 		{"COPY failed", []string{"no such file"}, "correct the source"},
 	} {
 		e := &ImageError{Op: "build", Ref: "r", Lines: tt.lines, Err: errors.New(tt.err)}
