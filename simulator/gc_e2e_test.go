@@ -237,6 +237,20 @@ func TestCollectionOnARealEngine(t *testing.T) {
 	}
 }
 
+// ofSource is a real engine of which only images of one source can be collected.
+type ofSource struct {
+	*client.Client
+	hash string
+}
+
+func (f ofSource) ImageList(ctx context.Context, o image.ListOptions) ([]image.Summary, error) {
+	list, err := f.Client.ImageList(ctx, o)
+	if !o.All {
+		list = slices.DeleteFunc(list, func(i image.Summary) bool { return i.Labels[LabelHash] != f.hash })
+	}
+	return list, err
+}
+
 func TestBuildersAtOnceLeaveOneImage(t *testing.T) {
 	eng := realEngine(t)
 	own := rand.Text()
@@ -263,6 +277,10 @@ func TestBuildersAtOnceLeaveOneImage(t *testing.T) {
 	o.NoCache = true
 	if r, err := EnsureImage(patient(t), eng, o); err != nil || !r.Built {
 		t.Errorf("again, without the cache: %+v, %v", r, err)
+	}
+	// Of two that find no tag and give it at one moment, the first is left without.
+	if _, err := CollectImages(t.Context(), ofSource{eng, s.Hash}, GCOptions{Current: map[string]string{o.Choice.Ref: "current"}}); err != nil {
+		t.Error(err)
 	}
 	list, err := eng.ImageList(t.Context(), image.ListOptions{})
 	if err != nil {

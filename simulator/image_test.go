@@ -54,6 +54,7 @@ type fakeImages struct {
 	pullErr    error
 	pulledWith string               // credentials of the last pull, as they were sent
 	onTag      func(id, ref string) // before it is done, without the lock
+	tagErr     func(ref string) error
 }
 
 type tarEntry struct {
@@ -128,6 +129,9 @@ func (f *fakeImages) ImageTag(_ context.Context, id, ref string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ask("tag %s", ref)
+	if f.tagErr != nil {
+		return f.tagErr(ref)
+	}
 	labels, ok := f.built[id]
 	if !ok {
 		return fmt.Errorf("no such image %q: %w", id, cerrdefs.ErrNotFound)
