@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/docker/docker/client"
 
@@ -21,7 +20,7 @@ func benchHash(ctx context.Context, runs int) error {
 	var f figures
 	for range runs + 1 {
 		err := timed(&f, func() error {
-			inputs, err := imagehash.Read(ctx, os.DirFS("."), imagehash.Options{Dockerfile: "templates/image/Dockerfile"})
+			inputs, err := imagehash.Read(ctx, imagehash.Dir("."), imagehash.Options{Dockerfile: "templates/image/Dockerfile"})
 			if err != nil {
 				return fmt.Errorf("run it from the repository's root: %w", err)
 			}

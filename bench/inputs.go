@@ -48,7 +48,7 @@ func benchContext(ctx context.Context, shape contextShape, runs int) (err error)
 	for i := range runs + 1 {
 		var inputs *imagehash.Inputs
 		if err := timed(&find, func() (err error) {
-			inputs, err = imagehash.Read(ctx, os.DirFS(dir), imagehash.Options{Dockerfile: "Dockerfile"})
+			inputs, err = imagehash.Read(ctx, imagehash.Dir(dir), imagehash.Options{Dockerfile: "Dockerfile"})
 			return err
 		}); err != nil {
 			return err

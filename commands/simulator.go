@@ -65,6 +65,7 @@ func (a *app) imageOptions(source *imagehash.Sum, detail func(string)) simulator
 				Docker: docker, Environ: a.where.environ(a.setting.Environ), Builder: cmp.Or(a.where.context, "default"),
 			})
 		},
+		Credentials: a.registryCredentials,
 		Progress: func(line string) {
 			a.log.Debug("build", "line", line)
 			detail(line)

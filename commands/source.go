@@ -33,22 +33,11 @@ type sourceOptions struct {
 // flags are those of every verb that may build the image.
 func (o *sourceOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "context", Usage: "build from `DIR` instead of what ctis carries (CTIS_BUILD_CONTEXT)", Destination: &o.context, Action: notEmpty("context")},
-		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + " or Dockerfile)", Destination: &o.file, Action: notEmpty("file")},
+		&cli.StringFlag{Name: "context", Usage: "build from `DIR` instead of what ctis carries (CTIS_BUILD_CONTEXT)", Destination: &o.context},
+		&cli.StringFlag{Name: "file", Usage: "`DOCKERFILE` inside the build context (default: " + dockerfile + " or Dockerfile)", Destination: &o.file},
 		&cli.GenericFlag{Name: "build-arg", Usage: "build argument `K=V`, or K with its value from the environment (repeatable)", Value: &o.args},
 		&cli.StringFlag{Name: "target", Usage: "build `STAGE` of the Dockerfile instead of its last one", Destination: &o.target},
 		&cli.StringFlag{Name: "platform", Usage: "build for `OS/ARCH` instead of the engine's own (needs BuildKit)", Destination: &o.platform},
-	}
-}
-
-// notEmpty refuses a flag with nothing in it, such as that of a variable that is not
-// set: it would mean the same as leaving the flag out, which is another source.
-func notEmpty(flag string) func(*cli.Context, string) error {
-	return func(_ *cli.Context, value string) error {
-		if value == "" {
-			return &usageError{msg: "--" + flag + " is empty", hint: "give it a value, or leave it out"}
-		}
-		return nil
 	}
 }
 
@@ -102,7 +91,7 @@ func (a *app) buildContext(o sourceOptions) (files fs.FS, name string, err error
 			}
 			return nil, "", &usageError{msg: fmt.Sprintf("%s %q cannot be used: %v", from, dir, err), hint: "name the directory that the image is built from"}
 		}
-		files = os.DirFS(dir)
+		files = imagehash.Dir(dir)
 	}
 	if o.file != "" {
 		name, err = insideContext(files, dir, o.file)

@@ -146,6 +146,11 @@ func (g *imageRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(path, "/manifests/"):
 		name, tag, _ := strings.Cut(path, "/manifests/")
 		content, ok := g.manifests[name+":"+tag]
+		for _, m := range g.manifests {
+			if digest(m) == tag {
+				content, ok = m, true
+			}
+		}
 		if r.Method == http.MethodPut {
 			g.manifests[name+":"+tag], content, ok = body, body, true
 			w.Header().Set("Docker-Content-Digest", digest(body))
@@ -156,6 +161,9 @@ func (g *imageRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+		var m struct{ MediaType string }
+		_ = json.Unmarshal(content, &m) // it was pushed with that type
+		w.Header().Set("Content-Type", m.MediaType)
 		w.Header().Set("Docker-Content-Digest", digest(content))
 		_, _ = w.Write(content)
 	case kind == "uploads/":
@@ -193,9 +201,10 @@ func (g *imageRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestPushedImageIsWholeInTheRegistry pushes to a registry on this machine with the
-// credentials that docker login would have left, and without.
-func TestPushedImageIsWholeInTheRegistry(t *testing.T) {
+// TestPushedImageIsWholeInTheRegistryAndCanBeBuiltOn pushes to a registry on this
+// machine, and pulls from it, with the credentials that docker login would have left,
+// and without.
+func TestPushedImageIsWholeInTheRegistryAndCanBeBuiltOn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	registry := &imageRegistry{blobs: map[string][]byte{}, uploads: map[string][]byte{}, manifests: map[string][]byte{}}
@@ -209,16 +218,34 @@ func TestPushedImageIsWholeInTheRegistry(t *testing.T) {
 	image := strings.TrimSpace(b.ctis("build", "--context", dir).must(t, 0).stdout)
 	t.Cleanup(func() { b.docker("rmi", image) })
 
-	if r := b.ctis("build", "--context", dir, "--push", "--registry", host+"/team").must(t, 1); !strings.Contains(r.stderr, "push of image") || !strings.Contains(r.stderr, "docker login") {
+	r := b.ctis("build", "--context", dir, "--push", "--registry", host+"/team").must(t, 1)
+	if strings.Contains(r.stderr, "connection refused") { // the registry listens
+		t.Skip("the engine is in a network of its own, as with scripts/engine.sh, and does not reach a registry on this machine")
+	}
+	if !strings.Contains(r.stderr, "push of image") || !strings.Contains(r.stderr, "docker login") {
 		t.Errorf("without credentials: %s", r.stderr)
 	}
 	cmd := b.command("build", "--context", dir, "--push", "--registry", host+"/team", "--json")
 	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Join(dir, "docker"))
 	var pushed struct{ Pushed, Digest string }
-	r := finish(t, cmd).must(t, 0)
+	r = finish(t, cmd).must(t, 0)
 	if err := json.Unmarshal([]byte(r.stdout), &pushed); err != nil || pushed.Pushed != host+"/team/"+image || !strings.HasPrefix(pushed.Digest, "sha256:") {
 		t.Fatalf("push says %s (%v)", r.stdout, err)
 	}
+	if names := lines(b.docker("images", "--format", "{{.Repository}}", "--filter", "reference="+host+"/*/*/*")); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, host) }) {
+		t.Errorf("names left: %q", names)
+	}
+
+	onIt := environment(t, map[string]string{"Dockerfile": "FROM " + pushed.Pushed + "\nCOPY own /more\n", "own": b.instance})
+	t.Cleanup(func() { b.docker("rmi", pushed.Pushed) })
+	if r := b.ctis("build", "--context", onIt).must(t, 1); !strings.Contains(r.stderr, "pull of image") || !strings.Contains(r.stderr, "docker login") {
+		t.Errorf("built on it without credentials: %s", r.stderr)
+	}
+	cmd = b.command("build", "--context", onIt)
+	cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Join(dir, "docker"))
+	built := strings.TrimSpace(finish(t, cmd).must(t, 0).stdout)
+	t.Cleanup(func() { b.docker("rmi", built) })
+
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
 	manifest := registry.manifests["team/"+image]
@@ -239,8 +266,5 @@ func TestPushedImageIsWholeInTheRegistry(t *testing.T) {
 	}
 	if !bytes.Contains(registry.blobs[m.Config.Digest], []byte("io.ctis.source-hash")) {
 		t.Errorf("configuration %s", registry.blobs[m.Config.Digest])
-	}
-	if names := lines(b.docker("images", "--format", "{{.Repository}}", "--filter", "reference="+host+"/*/*/*")); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, host) }) {
-		t.Errorf("names left: %q", names)
 	}
 }

@@ -3,8 +3,8 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,12 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types"
-	"github.com/docker/docker/api/types/build"
-	"github.com/docker/docker/api/types/filters"
+	cerrdefs "github.com/containerd/errdefs"
+	imagetypes "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
-
-	"github.com/linuxarena/ctis/e2e/images"
 )
 
 // order is what a builder is asked to build.
@@ -51,10 +48,23 @@ func (o order) flags() []string {
 	return flags
 }
 
-// builder builds an order and returns the image's file system.
+// builder builds an order and returns what each stage made, below the stage's name.
 type builder struct {
-	name  string
-	build func(ctx context.Context, o order) (fileTree, error)
+	name string
+	// gathers tells whether the Dockerfile has to end with a stage that has, below the
+	// name of every other, what that made.
+	gathers bool
+	build   func(ctx context.Context, o order) (fileTree, error)
+}
+
+// buildSlots bounds how many builds run at once: most of each is waiting for the engine.
+var buildSlots = make(chan struct{}, 6)
+
+// inTurn builds when there is room.
+func (b builder) inTurn(ctx context.Context, o order) (fileTree, error) {
+	buildSlots <- struct{}{}
+	defer func() { <-buildSlots }()
+	return b.build(ctx, o)
 }
 
 // buildx finds the client of BuildKit, which is a plugin of the docker command
@@ -85,10 +95,10 @@ func buildx(t *testing.T) string {
 
 // buildKit exports without making an image. What stays in its cache is removed
 // after the test.
-func buildKit(t *testing.T, eng *client.Client) builder {
+func buildKit(t *testing.T) builder {
 	program := buildx(t)
-	forgetBuildCache(t, eng)
-	return builder{"BuildKit", func(ctx context.Context, o order) (fileTree, error) {
+	forgetBuildCache(t, program)
+	return builder{"BuildKit", true, func(ctx context.Context, o order) (fileTree, error) {
 		out, err := output(ctx, nil, program, append(append([]string{"build", "--progress", "plain", "--provenance=false", "--output", "type=tar,dest=-"}, o.flags()...), o.dir)...)
 		if err != nil {
 			return nil, err
@@ -98,50 +108,63 @@ func buildKit(t *testing.T, eng *client.Client) builder {
 	}}
 }
 
-// classic builds an image, takes it out of the engine and removes it. It uses no
-// cache: what is in it may be removed by a test beside this one.
-func classic(t *testing.T) builder {
-	return builder{"the classic builder", func(ctx context.Context, o order) (tree fileTree, err error) {
-		ref := images.Repository + "inputs:" + strings.ToLower(rand.Text()[:12])
-		said, err := output(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", append(append([]string{"build", "--no-cache", "--force-rm", "--tag", ref}, o.flags()...), o.dir)...)
-		defer func() { err = errors.Join(err, forgetImages(context.WithoutCancel(ctx), ref, said)) }()
+// classic builds, takes what each stage made out of the engine and removes it. It uses
+// no cache: what is in it may be removed by a test beside this one.
+func classic(eng *client.Client) builder {
+	return builder{"the classic builder", false, func(ctx context.Context, o order) (tree fileTree, err error) {
+		said, err := output(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", append(append([]string{"build", "--no-cache", "--force-rm"}, o.flags()...), o.dir)...)
+		stages := stagesIn(said)
+		defer func() { err = errors.Join(err, forget(context.WithoutCancel(ctx), eng, stages)) }()
 		if err != nil {
 			return nil, err
 		}
-		saved, err := output(ctx, nil, "docker", "save", ref)
-		if err != nil {
-			return nil, err
+		tree = fileTree{}
+		for _, s := range stages {
+			if s.id == "" {
+				continue // it made nothing
+			}
+			made, err := savedTree(ctx, eng, s.id)
+			if err != nil {
+				return nil, fmt.Errorf("stage %q: %w", s.name, err)
+			}
+			for p, file := range made {
+				tree[s.name+"/"+p] = file
+			}
 		}
-		return savedTree(saved)
+		return tree, nil
 	}}
 }
 
-// made matches the line in which the classic builder names what a step made.
-var made = regexp.MustCompile(`(?m)^ ---> ([0-9a-f]{12})$`)
+// stage is what the classic builder made of one.
+type stage struct{ name, id string }
 
-// forgetImages removes the image a build was to make and what its steps left. The
-// engine removes with an image those without a name that it was made from.
-func forgetImages(ctx context.Context, ref string, said []byte) error {
-	out, err := output(ctx, nil, "docker", "images", "--quiet", ref)
-	if err != nil {
-		return err
-	}
-	var all []string
-	if len(out) > 0 {
-		all = append(all, ref)
-	}
-	for _, m := range slices.Backward(made.FindAllSubmatch(said, -1)) {
-		all = append(all, string(m[1]))
-	}
-	for _, id := range all {
-		named, err := output(ctx, nil, "docker", "images", "--quiet", "--filter", "dangling=true")
-		if err != nil {
-			return err
+// said matches the lines in which the classic builder names a stage, and what a step made.
+var said = regexp.MustCompile(`(?m)^Step \d+/\d+ : FROM \S+ AS (\S+)$|^ ---> ([0-9a-f]{12})$`)
+
+func stagesIn(output []byte) (stages []stage) {
+	for _, m := range said.FindAllSubmatch(output, -1) {
+		switch {
+		case len(m[1]) > 0:
+			stages = append(stages, stage{name: string(m[1])})
+		case len(stages) > 0:
+			stages[len(stages)-1].id = string(m[2])
 		}
-		if id != ref && !bytes.Contains(named, []byte(id)) {
-			continue // gone with another, or the base, which has a name
+	}
+	return stages
+}
+
+// forget removes what stages made, those above others last. The engine removes with an
+// image those without a name that it was made from; a base, which has one, stays.
+func forget(ctx context.Context, eng *client.Client, stages []stage) error {
+	for _, s := range slices.Backward(stages) {
+		if s.id == "" {
+			continue
 		}
-		if _, err := output(ctx, nil, "docker", "rmi", id); err != nil {
+		in, err := eng.ImageInspect(ctx, s.id)
+		if err == nil && len(in.RepoTags) == 0 {
+			_, err = eng.ImageRemove(ctx, s.id, imagetypes.RemoveOptions{PruneChildren: true})
+		}
+		if err != nil && !cerrdefs.IsNotFound(err) {
 			return err
 		}
 	}
@@ -201,10 +224,15 @@ func (f fileTree) below(dir string) fileTree {
 	return part
 }
 
-// savedTree puts the layers of a saved image on top of each other.
-func savedTree(saved []byte) (fileTree, error) {
+// savedTree puts the layers of an image on top of each other.
+func savedTree(ctx context.Context, eng *client.Client, id string) (fileTree, error) {
+	saved, err := eng.ImageSave(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	defer saved.Close()
 	members := map[string][]byte{}
-	for tr := tar.NewReader(bytes.NewReader(saved)); ; {
+	for tr := tar.NewReader(saved); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -224,28 +252,34 @@ func savedTree(saved []byte) (fileTree, error) {
 		return nil, fmt.Errorf("a saved image without its manifest: %w", err)
 	}
 	tree := fileTree{}
-	for _, layer := range manifest[0].Layers {
-		if err := tree.apply(bytes.NewReader(members[layer])); err != nil {
+	for _, name := range manifest[0].Layers {
+		layer := io.Reader(bytes.NewReader(members[name]))
+		if bytes.HasPrefix(members[name], []byte{0x1f, 0x8b}) { // as the containerd image store keeps it
+			if layer, err = gzip.NewReader(layer); err != nil {
+				return nil, err
+			}
+		}
+		if err := tree.apply(layer); err != nil {
 			return nil, err
 		}
 	}
 	return tree, nil
 }
 
-// forgetBuildCache removes, after the test, what BuildKit kept since.
-func forgetBuildCache(t *testing.T, eng *client.Client) {
+// forgetBuildCache removes, after the test, what BuildKit kept since. It asks BuildKit
+// itself: the engine would count, beside that, the bytes of everything it has.
+func forgetBuildCache(t *testing.T, buildx string) {
 	t.Helper()
 	kept := func(ctx context.Context) (ids []string, err error) {
-		var usage types.DiskUsage
-		for { // the engine answers one such question at a time
-			usage, err = eng.DiskUsage(ctx, types.DiskUsageOptions{Types: []types.DiskUsageObject{types.BuildCacheObject}})
-			if err == nil || !strings.Contains(err.Error(), "already running") || ctx.Err() != nil {
-				break
+		out, err := output(ctx, nil, buildx, "du", "--format", "json")
+		for dec := json.NewDecoder(bytes.NewReader(out)); err == nil; {
+			var record struct{ ID string }
+			if err = dec.Decode(&record); err == nil {
+				ids = append(ids, record.ID)
 			}
-			time.Sleep(100 * time.Millisecond)
 		}
-		for _, record := range usage.BuildCache {
-			ids = append(ids, record.ID)
+		if errors.Is(err, io.EOF) {
+			err = nil
 		}
 		return ids, err
 	}
@@ -256,27 +290,15 @@ func forgetBuildCache(t *testing.T, eng *client.Client) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		// A record goes once those made from it are gone, so it may take some rounds.
-		for {
-			now, err := kept(ctx)
-			if err != nil {
-				t.Errorf("list what BuildKit keeps: %v", err)
-				return
-			}
-			removed := 0
-			for _, id := range now {
-				if slices.Contains(before, id) {
-					continue
-				}
-				report, err := eng.BuildCachePrune(ctx, build.CachePruneOptions{All: true, Filters: filters.NewArgs(filters.Arg("id", id))})
-				if err != nil {
-					t.Errorf("remove what BuildKit keeps: %v", err)
-					return
-				}
-				removed += len(report.CachesDeleted)
-			}
-			if removed == 0 {
-				return
+		now, err := kept(ctx)
+		if err != nil {
+			t.Errorf("list what BuildKit keeps: %v", err)
+			return
+		}
+		now = slices.DeleteFunc(now, func(id string) bool { return slices.Contains(before, id) })
+		for some := range slices.Chunk(now, 500) { // a filter is an argument, whose length is bounded
+			if _, err := output(ctx, nil, buildx, "prune", "--all", "--force", "--filter", "id~=^("+strings.Join(some, "|")+")$"); err != nil {
+				t.Errorf("remove what BuildKit keeps: %v", err)
 			}
 		}
 	})

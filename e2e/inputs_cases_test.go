@@ -16,14 +16,11 @@ type buildCase struct {
 // a builder shows what each has read by what it made, so that one build answers
 // for many.
 type part struct {
-	name string
-	text string // instructions; {{part}} is the stage's name, {{more}} that of one that may follow
-	from string // what the stage is built FROM; "" is scratch
-	out  string // what it made; "" is all of it
-	// since is the first major version of the engine whose BuildKit knows this, and
-	// before what an older one does; nil is to refuse it.
-	since  int
-	before *difference
+	name  string
+	text  string // instructions; {{part}} is the stage's name, {{more}} that of one that may follow
+	from  string // what the stage is built FROM; "" is scratch
+	out   string // what it made; "" is all of it
+	since int    // the first major version of the engine whose BuildKit knows this; others refuse it
 	// classic and buildKit say how a builder differs from the hash; nil is not at all.
 	classic, buildKit *difference
 }
@@ -31,10 +28,14 @@ type part struct {
 // difference is what is known of a builder that does something else.
 type difference struct {
 	refuses bool
+	byCtis  bool   // in any case: of the engines some refuse it, and others build something else
 	reads   string // otherwise, the files it reads
 }
 
-var refuses = &difference{refuses: true}
+var (
+	refuses = &difference{refuses: true}
+	ignores = &difference{refuses: true, byCtis: true}
+)
 
 // small is a context with a bit of everything. No two files have one name, so that
 // none hides another where they are copied to.
@@ -55,7 +56,7 @@ var buildCases = []buildCase{
 		{name: "continued with comments inside", text: "COPY a \\\n# not this\n\n b \\\n /x/"},
 		{name: "chown", text: "COPY --chown=7:7 a /x/"},
 		{name: "chmod", text: "COPY --chmod=711 a /x/", classic: refuses},
-		{name: "link", text: "COPY --link dir /x", since: 23, classic: refuses},
+		{name: "link", text: "COPY --link dir /x", since: 23, classic: ignores},
 		{name: "star stays in its directory", text: "COPY */?a /x/"},
 		{name: "star matches directories", text: "COPY d* /x/"},
 		{name: "double star is a star", text: "COPY **/db /x/"},
@@ -68,21 +69,21 @@ var buildCases = []buildCase{
 		{name: "global arg", text: "ARG GLOBAL\nCOPY $GLOBAL/da /x/"},
 		{name: "global arg nobody asks for", text: "COPY ${GLOBAL}a /x/"},
 		{name: "arg without a value", text: "ARG D\nCOPY ${D}a dir/${D:-db} ${D:+no}run.sh /x/"},
-		{name: "prefix and suffix", text: "ARG D=./dir.d\nCOPY ${D#./}/dda ${D%.d}/db /x/", since: 25, classic: refuses},
+		{name: "prefix and suffix", text: "ARG D=./dir.d\nCOPY ${D#./}/dda ${D%.d}/db /x/", since: 25},
 		{name: "nothing sets it", text: "COPY ${NOPE}a dir/${NOPE:-db} /x/"},
 		{name: "env of its own and of the line above", text: "ENV A=di B=r\nENV A=x C=$A$B\nCOPY $C/da /x/"},
 		{name: "arg after env", text: "ENV D=other\nARG D=dir\nCOPY $D/?a /x/", classic: &difference{reads: "other/oa"}},
 		{name: "arg below an env with the same value", text: "ENV D=dir\nARG D=dir\nCOPY $D/da /x"},
 		{name: "arg of the base stage set anew", text: "ARG D=dir\nCOPY b /1\nFROM {{part}} AS {{more}}\nARG D=other\nCOPY ${D}/oa /2/"},
 		{name: "onbuild of an image nobody builds from", text: "ONBUILD COPY a /x\nCOPY b /x"},
-		{name: "here-document", text: "COPY <<EOF b /x/\nCOPY dir /no\nEOF", since: 23, classic: refuses},
-		{name: "exclude", text: "COPY --exclude=sub --exclude=db dir /x", since: 29, classic: refuses},
-		{name: "exclude with an exception", text: "COPY --exclude=** --exclude=!sub/sa dir /x", since: 29, classic: refuses},
-		{name: "exclude of a named file", text: "COPY --exclude=a a /x", since: 29, classic: refuses},
-		{name: "parents", text: "COPY --parents dir/*/sa /x/", since: 29, classic: refuses},
-		{name: "parents at any depth", text: "COPY --parents **/*a /x/", since: 29, classic: refuses},
-		{name: "parents with a pivot", text: "COPY --parents dir/./sub /x/", since: 29, classic: refuses},
-		{name: "parents with exclude", text: "COPY --parents --exclude=dir/sub dir /x/", since: 29, classic: refuses},
+		{name: "here-document", text: "COPY <<EOF b /x/\nCOPY dir /no\nEOF", since: 23, classic: ignores},
+		{name: "exclude", text: "COPY --exclude=sub --exclude=db dir /x", since: 29, classic: ignores},
+		{name: "exclude with an exception", text: "COPY --exclude=** --exclude=!sub/sa dir /x", since: 29, classic: ignores},
+		{name: "exclude of a named file", text: "COPY --exclude=a a /x", since: 29, classic: ignores},
+		{name: "parents", text: "COPY --parents dir/*/sa /x/", since: 29, classic: ignores},
+		{name: "parents at any depth", text: "COPY --parents **/*a /x/", since: 29, classic: ignores},
+		{name: "parents with a pivot", text: "COPY --parents dir/./sub /x/", since: 29, classic: ignores},
+		{name: "parents with exclude", text: "COPY --parents --exclude=dir/sub dir /x/", since: 29, classic: ignores},
 		{name: "stage whose base needs it", text: "COPY a /1\nFROM {{part}} AS {{more}}\nCOPY b /2"},
 		{name: "arg of the base stage", text: "ARG D=dir\nCOPY b /1\nFROM {{part}} AS {{more}}\nCOPY ${D}/?a /2/", classic: refuses},
 	}},
@@ -116,7 +117,7 @@ var buildCases = []buildCase{
 		files: append([]string{".dockerignore=**\n!**/sub/*\n"}, small...)},
 	ignoring("by the last match", "!a\na\nb\n!b\n"),
 	{name: "ignoring by a pattern skipped above and asked below",
-		parts: []part{{name: "dir", text: "COPY dir /x", since: 23, before: &difference{reads: "dir/da dir/db"}}},
+		parts: []part{{name: "dir", text: "COPY dir /x", buildKit: &difference{reads: "dir/da dir/db"}}}, // of dir/sub/sa nothing, or the name alone
 		files: append([]string{".dockerignore=dir/sub\n!dir/sub/sa\n**/sub\n"}, small...)},
 	ignoring("the Dockerfile and the ignore file", "Dockerfile\n.dockerignore\n"),
 	ignoring("everything", "*\n"),
@@ -126,7 +127,7 @@ var buildCases = []buildCase{
 		{name: "an empty directory beside a file", text: "COPY empty a /x/"},
 		{name: "a directory whose files are ignored", text: "COPY hidden /x/"},
 		{name: "an ignored file by a glob beside another", text: "COPY a b* /x/"},
-		{name: "a directory all of which is excluded", text: "COPY --exclude=* full /x/", since: 29, classic: refuses},
+		{name: "a directory all of which is excluded", text: "COPY --exclude=* full /x/", since: 29, classic: ignores},
 	}},
 	{name: "both ignore files copied", at: "build/image.Dockerfile", files: []string{".dockerignore=dir/a\n", "build/image.Dockerfile.dockerignore=dir/b\n", "a", "dir/a", "dir/b"},
 		parts: []part{{name: "everything", text: "COPY . /x", classic: &difference{reads: ".dockerignore a build/image.Dockerfile build/image.Dockerfile.dockerignore dir/b"}}}},

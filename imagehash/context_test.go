@@ -207,3 +207,21 @@ func TestPipesAreNotReadAsDockerfileOrIgnoreFile(t *testing.T) {
 		}
 	}
 }
+
+func TestDockerfileOrIgnoreFileThatIsSomethingElseIsNotRead(t *testing.T) {
+	for _, name := range []string{"Dockerfile", ".dockerignore", "Dockerfile.dockerignore"} {
+		for size, fails := range map[int]bool{maxText: false, maxText + 1: true} {
+			m := contextOf("FROM scratch\nCOPY a /x\n", "a")
+			data := bytes.Repeat([]byte("#"), size)
+			copy(data, "FROM scratch\nCOPY a /x\n")
+			if name != "Dockerfile" {
+				copy(data, "# nothing\n")
+			}
+			m[name] = &fstest.MapFile{Data: data}
+			_, err := Read(t.Context(), m, Options{Dockerfile: "Dockerfile"})
+			if fails != (err != nil && strings.Contains(err.Error(), name) && strings.Contains(err.Error(), "shorten it")) {
+				t.Errorf("%s of %d bytes: error = %v", name, size, err)
+			}
+		}
+	}
+}

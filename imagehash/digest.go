@@ -82,9 +82,9 @@ func digestLink(fsys fs.FS, p string) (Input, error) {
 // digestFile hashes a file. If it is written to meanwhile, what was read was never
 // its content.
 func (d *digester) digestFile(p string) (Input, error) {
-	f, err := d.fsys.Open(p)
+	f, err := openInput(d.fsys, p)
 	if err != nil {
-		return Input{}, changed(p, err)
+		return Input{}, err
 	}
 	defer f.Close()
 	before, err := f.Stat()

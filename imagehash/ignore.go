@@ -75,7 +75,12 @@ func readIgnoreFile(fsys fs.FS, name string) (ignore, error) {
 	return parseIgnore(name, data)
 }
 
-// readRegular reads a file, and waits for no program to fill a pipe.
+// maxText is how large a Dockerfile or ignore file may be, in bytes. Larger ones are
+// something else by mistake, and reading millions of instructions takes minutes.
+const maxText = 4 << 20
+
+// readRegular reads a file of instructions or rules, and waits for no program to fill
+// a pipe.
 func readRegular(fsys fs.FS, name string) ([]byte, error) {
 	fi, err := fs.Stat(fsys, name)
 	if err != nil {
@@ -83,6 +88,9 @@ func readRegular(fsys fs.FS, name string) ([]byte, error) {
 	}
 	if !fi.Mode().IsRegular() {
 		return nil, errors.New("it is no regular file; put one there")
+	}
+	if fi.Size() > maxText {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d are read; shorten it", fi.Size(), maxText)
 	}
 	return fs.ReadFile(fsys, name)
 }

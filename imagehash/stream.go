@@ -44,9 +44,9 @@ func (s *Sum) one(want Input, yield func(Input, io.Reader) error) error {
 	if !fi.Mode().IsRegular() || executable(fi) != want.Exec || fi.Size() != want.Size {
 		return &ChangedInputError{Path: want.Path}
 	}
-	f, err := s.in.fsys.Open(want.Path)
+	f, err := openInput(s.in.fsys, want.Path)
 	if err != nil {
-		return changed(want.Path, err)
+		return err
 	}
 	defer f.Close()
 	h := sha256.New()

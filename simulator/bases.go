@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/image"
 
 	"github.com/linuxarena/ctis/imagehash"
 )
@@ -35,7 +34,7 @@ func checkBases(ctx context.Context, eng ImageEngine, o ImageOptions) ([]imageha
 		found, err := eng.ImageInspect(ctx, b.Image)
 		if cerrdefs.IsNotFound(err) {
 			o.Progress(fmt.Sprintf("pulling base image %s", b.Image))
-			if err := pull(ctx, eng, b.Image, image.PullOptions{Platform: o.Source.Platform}, o.Progress); err != nil {
+			if err := pull(ctx, eng, o, b.Image, o.Source.Platform); err != nil {
 				return nil, err
 			}
 			found, err = eng.ImageInspect(ctx, b.Image)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	dockerbuild "github.com/docker/docker/api/types/build"
@@ -24,6 +25,12 @@ func buildImage(ctx context.Context, eng ImageEngine, o ImageOptions) (id string
 	if o.Source == nil || o.Source.Hash != o.Choice.Hash {
 		return "", fmt.Errorf("image %q cannot be built: its source is not at hand", o.Choice.Ref)
 	}
+	defer func() {
+		var said *ImageError
+		if errors.Is(err, syscall.ENOSPC) && !errors.As(err, &said) {
+			err = &ImageError{Op: "build", Ref: o.Choice.Ref, Err: err} // which says where to make room
+		}
+	}()
 	final, ok := o.Source.FinalStage()
 	switch {
 	case !ok || !hasServer(o.Source) || !o.Source.BuildsLike(recipe.Dockerfile):
@@ -119,6 +126,7 @@ func stream(ctx context.Context, eng ImageEngine, o ImageOptions, dockerfile str
 		BuildArgs:   args,
 		Target:      o.Source.Target,
 		Platform:    o.Source.Platform,
+		AuthConfigs: buildCredentials(ctx, eng, o),
 		Labels:      map[string]string{LabelHash: o.Source.Hash},
 		NoCache:     o.NoCache,
 		Remove:      true,

@@ -114,10 +114,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 
 // Hint says how to get on.
 func (e *ImageError) Hint() string {
-	switch e.Op {
-	case "pull":
-		return fmt.Sprintf("check the name, or get it with `docker pull %s` if it needs credentials", e.Ref)
-	case "push":
+	if e.Op == "push" {
 		return "check the name and that you may write there; `docker login` keeps the credentials that are used"
 	}
 	said := strings.ToLower(e.Err.Error() + "\n" + strings.Join(e.Lines, "\n"))
@@ -126,10 +123,13 @@ func (e *ImageError) Hint() string {
 			return c.hint
 		}
 	}
+	if e.Op == "pull" {
+		return "check the name and that you may pull it; `docker login` keeps the credentials that are used"
+	}
 	return "correct the source, or name a built image with `--image REF`"
 }
 
-// buildCauses are causes of a failed build that are not in its source. Neither engine
+// buildCauses are causes of a failed build or pull that are not in its source. Neither engine
 // nor builder tells them apart by anything but words.
 var buildCauses = []struct {
 	said []string
@@ -137,9 +137,9 @@ var buildCauses = []struct {
 }{
 	{[]string{"no space left on device", "disk quota exceeded"}, "make room where the engine keeps its images and in the directory for temporary files; `ctis gc` removes superseded images"},
 	{[]string{"dial tcp", "no such host", "i/o timeout", "tls handshake", "connection refused", "server misbehaving", "client.timeout exceeded", "proxyconnect", "toomanyrequests"},
-		"the build asks for something over the network and does not get it; try again when that answers, load the base images with `docker load`, or name a built image with `--image REF`"},
+		"the engine or the build asks for something over the network and does not get it; try again when that answers, load the images with `docker load`, or name a built one with `--image REF` (the image of ctis itself needs none where there is a Go toolchain)"},
 	{[]string{"pull access denied", "manifest unknown", "unauthorized", "authentication required", "repository does not exist"},
-		"check the name of the base image and that you may pull it; `docker login` keeps the credentials"},
+		"check the name of the image and that you may pull it; `docker login` keeps the credentials that are used"},
 }
 
 // NeedsBuildKitError says that a Dockerfile cannot be built here: it has what only

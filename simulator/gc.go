@@ -185,12 +185,13 @@ const (
 
 // imageRemover is what removing one image needs of an engine.
 type imageRemover interface {
+	ImageList(ctx context.Context, options image.ListOptions) ([]image.Summary, error)
 	ImageInspect(ctx context.Context, ref string, opts ...client.ImageInspectOption) (image.InspectResponse, error)
 	ImageRemove(ctx context.Context, ref string, options image.RemoveOptions) ([]image.DeleteResponse, error)
 }
 
 // removeImage removes a tag by its name, or an untagged image, which has nothing
-// but its id, after another look at it.
+// but its id, after another look at it. What it alone was made from goes with it.
 func removeImage(ctx context.Context, eng imageRemover, v ImageVerdict) (GCAction, string, error) {
 	ref := v.Tag
 	if ref == "" {
@@ -205,10 +206,14 @@ func removeImage(ctx context.Context, eng imageRemover, v ImageVerdict) (GCActio
 	case found.ID != v.ID || v.Tag == "" && len(found.RepoTags) > 0:
 		return GCSkipped, changedAnew, nil
 	}
+	all, err := eng.ImageList(ctx, image.ListOptions{All: true})
+	if err != nil {
+		return GCSkipped, err.Error(), fmt.Errorf("list images: %w", err)
+	}
 	_, err = eng.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
 	switch {
 	case err == nil:
-		return GCRemoved, v.Reason, nil
+		return GCRemoved, v.Reason, clearBelow(ctx, eng, below(all, v.ID))
 	case cerrdefs.IsNotFound(err):
 		return GCSkipped, goneAlready, nil
 	case cerrdefs.IsConflict(err):

@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/linuxarena/ctis/imagehash"
 )
@@ -45,47 +48,46 @@ func (f fenced) ImageList(ctx context.Context, o image.ListOptions) ([]image.Sum
 const payload = 1 << 20
 
 // marked builds an image of a program all share and a payload of its own.
-func (f fenced) marked(t *testing.T, program []byte, tags ...string) (id string) {
-	t.Helper()
+func (f fenced) marked(ctx context.Context, program []byte, tags ...string) (id string, err error) {
 	own := make([]byte, payload)
 	_, _ = rand.Read(own) // never fails
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for name, data := range map[string][]byte{
-		"Dockerfile": []byte("FROM scratch\nCOPY program /program\nCOPY own /own\nENTRYPOINT [\"/program\"]\n"), "program": program, "own": own,
+		"Dockerfile": []byte("FROM scratch\nCOPY program /program\nCOPY own /own\n"), "program": program, "own": own,
 	} {
 		if err := tw.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data)), ModTime: time.Unix(0, 0)}); err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 		if _, err := tw.Write(data); err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 	}
 	if err := tw.Close(); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	resp, err := f.ImageBuild(t.Context(), &b, build.ImageBuildOptions{Version: build.BuilderV1, Remove: true, ForceRemove: true,
+	resp, err := f.ImageBuild(ctx, &b, build.ImageBuildOptions{Version: build.BuilderV1, Remove: true, ForceRemove: true,
 		Labels: map[string]string{LabelHash: "test", gcMark: f.mark}})
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer resp.Body.Close()
 	said, err := follow(resp.Body, nil)
 	if err != nil {
-		t.Fatal(err, said.lines)
+		return "", fmt.Errorf("%w: %q", err, said.lines)
 	}
 	for _, tag := range tags {
-		if err := f.ImageTag(t.Context(), said.id, tag); err != nil {
-			t.Fatal(err)
+		if err := f.ImageTag(ctx, said.id, tag); err != nil {
+			return "", err
 		}
 	}
-	return said.id
+	return said.id, nil
 }
 
 // keeps makes a container from an image and takes it to a state.
 func (f fenced) keeps(t *testing.T, ref, state string) {
 	t.Helper()
-	c, err := f.ContainerCreate(t.Context(), &container.Config{Image: ref, Labels: map[string]string{gcMark: f.mark}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
+	c, err := f.ContainerCreate(t.Context(), &container.Config{Image: ref, Entrypoint: []string{"/program"}, Labels: map[string]string{gcMark: f.mark}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func sleeper(t *testing.T, f fenced) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := ProgramOptions{Dir: dir, Go: goCommand(t), Environ: append([]string{"HOME=" + t.TempDir()}, "PATH=/usr/bin:/bin")}.binary(t.Context(), v.Arch)
+	b, err := ProgramOptions{Dir: dir, Go: goCommand(t), Environ: os.Environ()}.binary(t.Context(), v.Arch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,23 +141,38 @@ func TestCollectionOnARealEngine(t *testing.T) {
 			t.Error(err)
 		}
 		for _, i := range list {
-			for _, name := range append(tagsOf(i), i.ID) {
-				if i.Labels[gcMark] == mark {
-					_, _ = f.ImageRemove(context.Background(), name, image.RemoveOptions{PruneChildren: true}) // the tag went before, or the id with it
+			if i.Labels[gcMark] != mark {
+				continue
+			}
+			names := tagsOf(i)
+			if len(names) == 0 {
+				names = []string{""}
+			}
+			for _, tag := range names {
+				if _, _, err := removeImage(context.Background(), f.Client, ImageVerdict{ImageRow: ImageRow{ID: i.ID, Tag: tag}}); err != nil {
+					t.Error(err)
 				}
 			}
 		}
 	})
 	program := sleeper(t, f)
-	f.marked(t, program, src("current"))
-	f.marked(t, program, src("old"))
-	f.marked(t, program, src("b-old"))
-	f.marked(t, program, src("running"))
-	f.marked(t, program, src("stopped"))
-	f.marked(t, program, src("created"), src("dou"))
-	f.marked(t, program, src("also"), elsewhere)
-	untagged := f.marked(t, program)
-	byID := f.marked(t, program)
+	if _, err := f.marked(t.Context(), program, src("current")); err != nil { // and with it the step that all share
+		t.Fatal(err)
+	}
+	var untagged, byID string
+	var g errgroup.Group
+	g.SetLimit(4)
+	put := func(id *string, tags ...string) {
+		g.Go(func() (err error) { *id, err = f.marked(t.Context(), program, tags...); return err })
+	}
+	for _, tags := range [][]string{{src("old")}, {src("b-old")}, {src("running")}, {src("stopped")}, {src("created"), src("dou")}, {src("also"), elsewhere}} {
+		put(new(string), tags...)
+	}
+	put(&untagged)
+	put(&byID)
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
 	f.keeps(t, src("running"), "running")
 	f.keeps(t, src("stopped"), "stopped")
 	f.keeps(t, src("created"), "created")
@@ -220,6 +237,20 @@ func TestCollectionOnARealEngine(t *testing.T) {
 	}
 }
 
+// ofSource is a real engine of which only images of one source can be collected.
+type ofSource struct {
+	*client.Client
+	hash string
+}
+
+func (f ofSource) ImageList(ctx context.Context, o image.ListOptions) ([]image.Summary, error) {
+	list, err := f.Client.ImageList(ctx, o)
+	if !o.All {
+		list = slices.DeleteFunc(list, func(i image.Summary) bool { return i.Labels[LabelHash] != f.hash })
+	}
+	return list, err
+}
+
 func TestBuildersAtOnceLeaveOneImage(t *testing.T) {
 	eng := realEngine(t)
 	own := rand.Text()
@@ -246,6 +277,10 @@ func TestBuildersAtOnceLeaveOneImage(t *testing.T) {
 	o.NoCache = true
 	if r, err := EnsureImage(patient(t), eng, o); err != nil || !r.Built {
 		t.Errorf("again, without the cache: %+v, %v", r, err)
+	}
+	// Of two that find no tag and give it at one moment, the first is left without.
+	if _, err := CollectImages(t.Context(), ofSource{eng, s.Hash}, GCOptions{Current: map[string]string{o.Choice.Ref: "current"}}); err != nil {
+		t.Error(err)
 	}
 	list, err := eng.ImageList(t.Context(), image.ListOptions{})
 	if err != nil {

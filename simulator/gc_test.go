@@ -43,6 +43,9 @@ type fakeStore struct {
 	removed    []string // names given to ImageRemove
 	forced     bool
 	onRemove   func(ref string) error
+	// whole keeps, as the containerd store does, what an image was made from if that is
+	// not all there, and removes what others are built on.
+	whole bool
 }
 
 func (f *fakeStore) find(ref string) (string, *storedImage, error) {
@@ -153,6 +156,19 @@ func (f *fakeStore) ImageRemove(_ context.Context, ref string, o image.RemoveOpt
 		return nil, fmt.Errorf("image is being used: %w", cerrdefs.ErrConflict)
 	}
 	delete(f.images, id)
+	if f.whole && o.PruneChildren {
+		var chain []string
+		for p := i.parent; p != ""; p = f.images[p].parent {
+			if f.images[p] == nil {
+				return []image.DeleteResponse{{Untagged: ref}}, nil
+			}
+			chain = append(chain, p)
+		}
+		for _, p := range chain {
+			delete(f.images, p)
+		}
+		return []image.DeleteResponse{{Untagged: ref}}, nil
+	}
 	for id = i.parent; id != "" && o.PruneChildren; {
 		p, ok := f.images[id]
 		if !ok || len(p.tags) > 0 || f.children(id) > 0 {
@@ -437,6 +453,34 @@ func TestWhatIsNeededStaysByAnyOfItsNames(t *testing.T) {
 		res, err := CollectImages(t.Context(), store(), GCOptions{Current: map[string]string{name: "needed"}})
 		if got := told(res); err != nil || got[src(7)] != "kept: needed" || got[src(77)] != want {
 			t.Errorf("%s: %q and %q, %v", name, got[src(7)], got[src(77)], err)
+		}
+	}
+}
+
+// TestStepsThatTheEngineLeavesGoWithTheirImage: two images share their first step, a
+// third one, which stays, its second with the first of them.
+func TestStepsThatTheEngineLeavesGoWithTheirImage(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		step := func(parent string, layers ...string) *storedImage {
+			return &storedImage{parent: parent, layers: layers, steps: make([]int64, len(layers)), built: day}
+		}
+		f := &fakeStore{whole: whole, images: map[string]*storedImage{
+			"first": step("", "l1"),
+			"a2":    step("first", "l1", "a2"), "a3": step("a2", "l1", "a2", "a3"), "a": step("a3", "l1", "a2", "a3"),
+			"b2": step("first", "l1", "b2"), "b3": step("b2", "l1", "b2", "b3"), "b": step("b3", "l1", "b2", "b3"),
+			"mine": step("b2", "l1", "b2", "m"),
+		}}
+		f.images["a"].tags, f.images["b"].tags, f.images["mine"].tags = []string{src(1)}, []string{src(2)}, []string{"mine:1"}
+		if _, err := CollectImages(t.Context(), f, collectOptions()); err != nil {
+			t.Fatal(err)
+		}
+		left := slices.Sorted(maps.Keys(f.images))
+		want := []string{"b2", "first", "mine"}
+		if whole {
+			want = []string{"b2", "mine"} // the first was the engine's to remove
+		}
+		if !slices.Equal(left, want) || f.forced {
+			t.Errorf("whole %v: left are %q, want %q", whole, left, want)
 		}
 	}
 }

@@ -32,6 +32,9 @@ type ImageOptions struct {
 	// building one image; "" for none.
 	Turns string
 
+	// Credentials finds those of registries that images are pulled from; nil for none.
+	Credentials FindCredentials
+
 	// Progress is told, line by line, what the builder or the engine says. May be nil.
 	Progress func(line string)
 }
@@ -76,12 +79,12 @@ func EnsureImage(ctx context.Context, eng ImageEngine, o ImageOptions) (*ImageRe
 		if !missing {
 			break
 		}
-		if err := pull(ctx, eng, ref, image.PullOptions{}, o.Progress); err != nil {
+		if err := pull(ctx, eng, o, ref, ""); err != nil {
 			return nil, err
 		}
 		res.Pulled = true
 	case imagehash.PullAlways:
-		err := pull(ctx, eng, ref, image.PullOptions{}, o.Progress)
+		err := pull(ctx, eng, o, ref, "")
 		switch {
 		case err == nil:
 			res.Pulled = true
@@ -136,13 +139,14 @@ func parseProtocol(labels map[string]string) (int, error) {
 	return n, nil
 }
 
-func pull(ctx context.Context, eng ImageEngine, ref string, options image.PullOptions, progress func(string)) error {
-	body, err := eng.ImagePull(ctx, ref, options)
+// pull gets an image with the caller's credentials for its registry.
+func pull(ctx context.Context, eng ImageEngine, o ImageOptions, ref, platform string) error {
+	body, err := eng.ImagePull(ctx, ref, image.PullOptions{Platform: platform, RegistryAuth: pullCredentials(ctx, eng, ref, o)})
 	if err != nil {
 		return &ImageError{Op: "pull", Ref: ref, Err: err}
 	}
 	defer body.Close()
-	said, err := follow(body, progress)
+	said, err := follow(body, o.Progress)
 	if err != nil {
 		return &ImageError{Op: "pull", Ref: ref, Lines: said.lines, Err: err}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 
@@ -34,21 +35,26 @@ import (
 	recipe "github.com/linuxarena/ctis/templates/image"
 )
 
+// usualRegistry is the engine's, for names without a host.
+const usualRegistry = "https://usual.example/v1/"
+
 // fakeImages is an engine's image store. What is built has no tag until it is given
 // one.
 type fakeImages struct {
-	mu      sync.Mutex
-	images  map[string]map[string]string // labels by reference
-	ids     map[string]string            // by reference; those of before the test have one made of it
-	built   map[string]map[string]string // labels by id
-	labels  map[string]string            // what the Dockerfile gives to all that is built
-	next    int
-	asked   []string
-	context map[string]tarEntry // of the last build
-	options build.ImageBuildOptions
-	stream  []string // what a build or pull says, as JSON; a good end if empty
-	pullErr error
-	onTag   func(id, ref string) // before it is done, without the lock
+	mu         sync.Mutex
+	images     map[string]map[string]string // labels by reference
+	ids        map[string]string            // by reference; those of before the test have one made of it
+	built      map[string]map[string]string // labels by id
+	labels     map[string]string            // what the Dockerfile gives to all that is built
+	next       int
+	asked      []string
+	context    map[string]tarEntry // of the last build
+	options    build.ImageBuildOptions
+	stream     []string // what a build or pull says, as JSON; a good end if empty
+	pullErr    error
+	pulledWith string               // credentials of the last pull, as they were sent
+	onTag      func(id, ref string) // before it is done, without the lock
+	tagErr     func(ref string) error
 }
 
 type tarEntry struct {
@@ -123,6 +129,9 @@ func (f *fakeImages) ImageTag(_ context.Context, id, ref string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ask("tag %s", ref)
+	if f.tagErr != nil {
+		return f.tagErr(ref)
+	}
 	labels, ok := f.built[id]
 	if !ok {
 		return fmt.Errorf("no such image %q: %w", id, cerrdefs.ErrNotFound)
@@ -169,7 +178,8 @@ func (f *fakeImages) ImageRemove(_ context.Context, ref string, o image.RemoveOp
 	return nil, nil
 }
 
-func (f *fakeImages) ImagePull(_ context.Context, ref string, _ image.PullOptions) (io.ReadCloser, error) {
+func (f *fakeImages) ImagePull(_ context.Context, ref string, o image.PullOptions) (io.ReadCloser, error) {
+	f.pulledWith = o.RegistryAuth
 	f.asked = append(f.asked, "pull "+ref)
 	if f.pullErr != nil {
 		return nil, f.pullErr
@@ -178,6 +188,10 @@ func (f *fakeImages) ImagePull(_ context.Context, ref string, _ image.PullOption
 		f.images[ref] = nil
 	}
 	return io.NopCloser(strings.NewReader(strings.Join(f.stream, "\n"))), nil
+}
+
+func (f *fakeImages) Info(context.Context) (system.Info, error) {
+	return system.Info{IndexServerAddress: usualRegistry}, nil
 }
 
 func (f *fakeImages) ServerVersion(context.Context) (types.Version, error) {

@@ -23,17 +23,12 @@ type PushEngine interface {
 	ImagePush(ctx context.Context, ref string, options image.PushOptions) (io.ReadCloser, error)
 }
 
-// Credentials are what a registry is told.
-type Credentials struct{ Username, Password, Auth, ServerAddress, IdentityToken, RegistryToken string }
-
 // PushOptions say where an image goes.
 type PushOptions struct {
 	// Registry is put before the reference: HOST[:PORT][/PREFIX]. "" pushes to where
 	// the name says by itself.
-	Registry string
-	// Credentials finds those for a registry, by the key that Docker's configuration
-	// keeps them under.
-	Credentials func(key string) (Credentials, error)
+	Registry    string
+	Credentials FindCredentials // may be nil
 	Progress    func(line string)
 }
 
@@ -67,7 +62,11 @@ func PushImage(ctx context.Context, eng PushEngine, ref string, o PushOptions) (
 	}
 	as := reference.FamiliarString(named)
 	fail := func(err error, lines []string) error { return &ImageError{Op: "push", Ref: as, Lines: lines, Err: err} }
-	auth, err := encodedCredentials(ctx, eng, named, o.Credentials)
+	_, found, err := credentialsOf(ctx, eng, named, o.Credentials)
+	if err != nil {
+		return nil, fail(err, nil)
+	}
+	auth, err := registry.EncodeAuthConfig(found)
 	if err != nil {
 		return nil, fail(err, nil)
 	}
@@ -99,28 +98,4 @@ func PushImage(ctx context.Context, eng PushEngine, ref string, o PushOptions) (
 		return nil, fail(err, said.lines)
 	}
 	return &Pushed{Ref: as, Digest: said.digest}, nil
-}
-
-// encodedCredentials finds what the registry of a name is told. The registry that
-// names without a host mean goes by the address the engine tells.
-func encodedCredentials(ctx context.Context, eng PushEngine, named reference.Named, find func(string) (Credentials, error)) (string, error) {
-	key := reference.Domain(named)
-	if usual, err := reference.ParseNormalizedNamed("usual"); err == nil && reference.Domain(usual) == key {
-		info, err := eng.Info(ctx)
-		if err != nil {
-			return "", fmt.Errorf("ask the engine for its registry: %w", err)
-		}
-		key = info.IndexServerAddress
-	}
-	var c Credentials
-	if find != nil {
-		var err error
-		if c, err = find(key); err != nil {
-			return "", fmt.Errorf("credentials for %q: %w", key, err)
-		}
-	}
-	return registry.EncodeAuthConfig(registry.AuthConfig{
-		Username: c.Username, Password: c.Password, Auth: c.Auth, ServerAddress: c.ServerAddress,
-		IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
-	})
 }

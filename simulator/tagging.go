@@ -61,6 +61,18 @@ func tag(ctx context.Context, eng ImageEngine, o ImageOptions, id string) (usele
 		}
 		err = eng.ImageTag(ctx, id, ref)
 	}
+	// Of two that tag at one moment, an engine with the containerd image store fails one.
+	for again := 1; err != nil && !cerrdefs.IsNotFound(err) && again < tagAttempts; again++ {
+		switch now, e := eng.ImageInspect(ctx, ref); {
+		case e == nil && now.ID == id:
+			return earlier, nil
+		case e == nil && now.ID != earlier && !o.NoCache:
+			return id, nil
+		case e != nil && !cerrdefs.IsNotFound(e):
+			return "", fmt.Errorf("look for image %q: %w", ref, e)
+		}
+		err = eng.ImageTag(ctx, id, ref)
+	}
 	if cerrdefs.IsNotFound(err) {
 		// Somebody else took it for left over.
 		if _, err := eng.ImageInspect(ctx, ref); err == nil && !o.NoCache {

@@ -104,6 +104,35 @@ func TestABuildRemovesNoImageOfOthers(t *testing.T) {
 	}
 }
 
+// TestTagThatAnotherGivesAtTheSameMomentIsNoFailure: engines with the containerd image
+// store fail one of the two, and it may be either.
+func TestTagThatAnotherGivesAtTheSameMomentIsNoFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		noCache, other bool
+		built          bool
+		tagged         string
+	}{
+		"the other's stays":               {other: true, tagged: "sha256:other"},
+		"nobody has it after all":         {built: true, tagged: "sha256:built1"},
+		"without the cache, the last has": {noCache: true, other: true, built: true, tagged: "sha256:built1"},
+	} {
+		o := custom(t, plainDockerfile)
+		o.NoCache = c.noCache
+		f := &fakeImages{images: map[string]map[string]string{}, built: map[string]map[string]string{"sha256:other": {LabelHash: o.Choice.Hash}}}
+		f.tagErr = func(ref string) error {
+			f.tagErr = nil
+			if c.other {
+				f.images[ref], f.ids = f.built["sha256:other"], map[string]string{ref: "sha256:other"}
+			}
+			return errors.New("failed to create an image after deleting the existing one: already exists")
+		}
+		r, err := EnsureImage(t.Context(), f, o)
+		if err != nil || r.Built != c.built || f.ids[o.Choice.Ref] != c.tagged {
+			t.Errorf("%s: %+v, %v; the tag is of %q", name, r, err, f.ids[o.Choice.Ref])
+		}
+	}
+}
+
 // A tag is reused for ever, so an image that ctis then refuses must not get it.
 func TestImageOfAnotherProtocolGetsNoTag(t *testing.T) {
 	o := custom(t, plainDockerfile)
