@@ -62,7 +62,7 @@ func TestBytesBehindTheLastRequestAreOnRecord(t *testing.T) {
 }
 
 func TestLineEndsWinNoTime(t *testing.T) {
-	const limit = 300 * time.Millisecond
+	const limit = 1500 * time.Millisecond
 	w := newWorld(t, func(o *Options) { o.Limits.RequestHead, o.Limits.Idle = limit, limit })
 	w.register("t2", 2, plays("a.example", ""))
 	for name, first := range map[string]string{"at first": "", "between requests": "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"} {
