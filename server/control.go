@@ -47,6 +47,9 @@ func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)
+		if p.RulesRevision > 0 {
+			d.ReplacedRules = append(d.ReplacedRules, p.Host)
+		}
 		if b := p.Backend; b != nil {
 			if d.Pins == nil {
 				d.Pins = api.Pins{}
@@ -75,7 +78,7 @@ func (c control) Register(r *api.Registration) (*api.Registered, error) {
 	defer c.changing.Unlock()
 	c.interfaces.look() // the simulator was put on the networks just now
 	unchanged, err := c.registry.Register(r, func() error {
-		if err := c.files.Remove(r.Trajectory); err != nil {
+		if err := errors.Join(c.files.Remove(r.Trajectory), c.memories.forget(r.Trajectory)); err != nil {
 			return err
 		}
 		_, err := c.journal.Begin(r.Trajectory)
@@ -193,7 +196,7 @@ func (c control) clearAway(ctx context.Context, id string, n *tenant) error {
 	if j, ok := c.journal.Lookup(id); ok {
 		j.Rest()
 	}
-	return c.files.Remove(id)
+	return errors.Join(c.files.Remove(id), c.memories.forget(id))
 }
 
 // Journal: see [admin.Simulator].
@@ -242,6 +245,10 @@ func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
 	}
 	j.Live()
 	n := newTenant(t, j)
+	if err := n.setRules(t.Trajectory, t.Personas, s.memories.recall(t.Trajectory)); err != nil {
+		return nil, err
+	}
+	s.memories.served(t.Trajectory)
 	n.tls = s.tlsConfig(n)
 	return n, nil
 }

@@ -22,7 +22,7 @@ import (
 // later version is never taken for a registration.
 
 const (
-	fileVersion = 2 // from 2 on with what only one trajectory at a time can have, and with backends
+	fileVersion = 3 // from 2 on with what only one trajectory at a time can have, and with backends; from 3 on with rules
 	oldVersion  = 1 // the oldest that is read
 	fileSuffix  = ".json"
 	maxFile     = 64 << 20 // bytes; the largest valid registration is far below
