@@ -512,14 +512,16 @@ func TestRegistrationsOfTheVersionBeforeAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(string(b), `"version":2`, `"version":1`, 1)
-	if old == string(b) {
-		t.Fatalf("no version in %s", b)
-	}
-	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if r := open(t, dir); len(r.Snapshot()) != 1 || len(r.Problems()) > 0 {
-		t.Errorf("%+v, %q", r.Snapshot(), r.Problems())
+	for version := oldVersion; version < fileVersion; version++ {
+		old := strings.Replace(string(b), fmt.Sprintf(`"version":%d`, fileVersion), fmt.Sprintf(`"version":%d`, version), 1)
+		if old == string(b) {
+			t.Fatalf("no version in %s", b)
+		}
+		if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := open(t, dir); len(r.Snapshot()) != 1 || len(r.Problems()) > 0 {
+			t.Errorf("version %d: %+v, %q", version, r.Snapshot(), r.Problems())
+		}
 	}
 }
