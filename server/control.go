@@ -43,13 +43,10 @@ func (c control) Status() *api.Status {
 func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	d := api.TrajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
-		Networks: t.Networks, Personas: []string{}, Since: t.Since,
+		Networks: t.Networks, Personas: []string{}, Since: t.Since, ReplacedRules: replacedRules(t),
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)
-		if p.RulesRevision > 0 {
-			d.ReplacedRules = append(d.ReplacedRules, p.Host)
-		}
 		if b := p.Backend; b != nil {
 			if d.Pins == nil {
 				d.Pins = api.Pins{}
@@ -91,7 +88,11 @@ func (c control) Register(r *api.Registration) (*api.Registered, error) {
 		c.reroute()
 		c.log.Info("trajectory registered", "trajectory", r.Trajectory)
 	}
-	return &api.Registered{Unchanged: unchanged}, nil
+	answer := &api.Registered{Unchanged: unchanged}
+	if t, ok := c.registry.Lookup(r.Trajectory); ok && unchanged {
+		answer.ReplacedRules = replacedRules(t)
+	}
+	return answer, nil
 }
 
 // Trajectory: see [admin.Simulator].

@@ -27,6 +27,9 @@ func (x *exchange) end() {
 		x.complete()
 	case streaming:
 		x.finish(x.streamed())
+		if _, ok := x.carrier.(*tap); ok && x.failed == errCut { //nolint:errorlint // it is wrapped nowhere
+			x.link.linger()
+		}
 		if x.failed != nil {
 			panic(http.ErrAbortHandler)
 		}

@@ -89,8 +89,5 @@ func (x *exchange) beginCut(held int) {
 func (x *exchange) cutShort() error {
 	x.note = x.cutNote
 	_ = x.control().Flush() // the client may be gone
-	if _, ok := x.carrier.(*tap); ok {
-		x.link.linger()
-	}
 	return errCut
 }

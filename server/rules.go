@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,6 +207,9 @@ func (s *Server) respond(x *exchange, f *rule.Firing, q *rule.Request) {
 		x.header.Set("Content-Type", contentType(answer))
 	}
 	x.WriteHeader(answer.Status)
+	if hasBody(answer.Status) {
+		x.header.Set("Content-Length", strconv.Itoa(len(body))) // also where it is too long to be held
+	}
 	_, _ = x.Write(body) // kept in failed; end tells
 }
 

@@ -35,6 +35,16 @@ func (c control) SetRules(id, host string, s api.RuleSet) (*api.HostRules, error
 	return &status, nil
 }
 
+// replacedRules are the personas whose rules are not those of the registration.
+func replacedRules(t *registry.Trajectory) (hosts []string) {
+	for _, p := range t.Personas {
+		if p.RulesRevision > 0 {
+			hosts = append(hosts, p.Host)
+		}
+	}
+	return hosts
+}
+
 // recordRules writes the record of rules that are put in force.
 func (c control) recordRules(n *tenant, host string, s api.RuleSet) error {
 	if s.Rules == nil {

@@ -17,7 +17,7 @@ const (
 	maxTemplate = 256 << 10   // bytes of one template's text
 	maxOutput   = 1 << 20     // bytes of what all templates of an answer give
 	maxWork     = 8 << 20     // bytes that functions make or read
-	maxNodes    = 200_000     // actions in all rounds of all ranges
+	maxNodes    = 100_000     // actions in all rounds of all ranges
 	maxTime     = time.Second // by the clock, should the others not do
 )
 
