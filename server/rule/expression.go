@@ -9,11 +9,11 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// expression is a regular expression with a text that every match has in it.
-// Looking for that first spares most texts the expression.
+// expression is a regular expression with texts that every match has in it. Looking
+// for those first spares most texts the expression.
 type expression struct {
 	*regexp.Regexp
-	must string
+	must []string
 }
 
 func compileExpression(s string) (*expression, error) {
@@ -28,40 +28,53 @@ func compileExpression(s string) (*expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &expression{re, required(tree.Simplify())}, nil
+	return &expression{re, required(tree.Simplify(), nil)}, nil
 }
 
 func (e *expression) matchString(s string) bool {
-	return (e.must == "" || strings.Contains(s, e.must)) && e.MatchString(s)
+	for _, m := range e.must {
+		if !strings.Contains(s, m) {
+			return false
+		}
+	}
+	return e.MatchString(s)
 }
 
-// required is the longest text found that is part of every match, "" for none.
-func required(re *syntax.Regexp) string {
+func (e *expression) matchBytes(b []byte) bool {
+	for _, m := range e.must {
+		if !containsText(b, m) {
+			return false
+		}
+	}
+	return e.Match(b)
+}
+
+// maxMust bounds the texts that are looked for.
+const maxMust = 4
+
+// required appends texts that are part of every match.
+func required(re *syntax.Regexp, found []string) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
-		if re.Flags&syntax.FoldCase != 0 {
-			return ""
+		if re.Flags&syntax.FoldCase != 0 || len(found) == maxMust {
+			return found
 		}
 		for _, r := range re.Rune {
 			if r == utf8.RuneError { // stands for bytes that are no text, too
-				return ""
+				return found
 			}
 		}
-		return string(re.Rune)
+		return append(found, string(re.Rune))
 	case syntax.OpCapture, syntax.OpPlus:
-		return required(re.Sub[0])
+		return required(re.Sub[0], found)
 	case syntax.OpRepeat:
 		if re.Min > 0 {
-			return required(re.Sub[0])
+			return required(re.Sub[0], found)
 		}
 	case syntax.OpConcat:
-		longest := ""
 		for _, sub := range re.Sub {
-			if s := required(sub); len(s) > len(longest) {
-				longest = s
-			}
+			found = required(sub, found)
 		}
-		return longest
 	}
-	return ""
+	return found
 }

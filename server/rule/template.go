@@ -39,6 +39,7 @@ func compileTemplate(text string) (*program, error) {
 	for name := range new(execution).funcs() {
 		names[name] = func(...any) string { return "" }
 	}
+	delete(names, tick)
 	t, err := template.New("").Funcs(names).Parse(text)
 	if err != nil {
 		return nil, templateError(err, text)
@@ -160,7 +161,11 @@ func plainError(err error) error {
 			}
 		}
 	}
-	return errors.New(clip(strings.TrimPrefix(err.Error(), "template: ")))
+	message := err.Error() // template: :1:2: executing "" at <ACTION>: …
+	if _, after, ok := strings.Cut(message, `executing "" at `); ok {
+		message = after
+	}
+	return errors.New(strings.ToValidUTF8(message[:min(len(message), 300)], ""))
 }
 
 // spend takes n bytes of work.
