@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 
 	"github.com/linuxarena/ctis/compose"
@@ -276,10 +275,6 @@ func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
 	done, err := s.sim.Client.Register(ctx, s.env.Registration(s.id, s.nets, pins))
 	if err != nil {
 		return "", err
-	}
-	for _, host := range done.ReplacedRules {
-		s.app.ui.warn(fmt.Sprintf("rules of %q were replaced by ctis rules set and stay; ctis rules set %s %s %s puts those of the environment in force",
-			host, s.id, host, filepath.Join(s.o.dir, compose.ConfigFile)))
 	}
 	if made = !done.Unchanged; !made && len(pins) > 0 {
 		if err := s.sim.Client.SetPins(ctx, s.id, pins); err != nil {

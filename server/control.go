@@ -88,11 +88,7 @@ func (c control) Register(r *api.Registration) (*api.Registered, error) {
 		c.reroute()
 		c.log.Info("trajectory registered", "trajectory", r.Trajectory)
 	}
-	answer := &api.Registered{Unchanged: unchanged}
-	if t, ok := c.registry.Lookup(r.Trajectory); ok && unchanged {
-		answer.ReplacedRules = replacedRules(t)
-	}
-	return answer, nil
+	return &api.Registered{Unchanged: unchanged}, nil
 }
 
 // Trajectory: see [admin.Simulator].

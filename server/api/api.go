@@ -127,9 +127,6 @@ type Pins map[string]Pin
 // Registered answers a registration.
 type Registered struct {
 	Unchanged bool `json:"unchanged"` // the same settings were registered before
-	// ReplacedRules are the personas of an unchanged trajectory whose rules were
-	// replaced since: they stay as they are now.
-	ReplacedRules []string `json:"replaced_rules,omitempty"`
 }
 
 // Unregistered answers the removal of a trajectory.
