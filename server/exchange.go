@@ -274,7 +274,7 @@ func (x *exchange) write() error {
 		return err
 	}
 	if err == nil && x.record.Seq == 0 { // it has no record of its own
-		err = x.server.memories.keep(x.link.tenant.id, x.rules.Name, e)
+		err = x.server.memories.keep(x.link.tenant.id, e)
 		x.server.noteStorage(err)
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,14 +43,16 @@ type kept struct {
 
 const memorySuffix = ".json"
 
-func newMemories(dir string) (*memories, error) {
-	m := &memories{dir: dir, found: map[string]map[memoryKey]*rule.Memory{}, lost: map[string]map[memoryKey]*rule.Memory{}}
+// newMemories reads what is kept in dir. A file that cannot be read is set aside and
+// told of: the journals still tell the most of it.
+func newMemories(dir string) (m *memories, problems []string, err error) {
+	m = &memories{dir: dir, found: map[string]map[memoryKey]*rule.Memory{}, lost: map[string]map[memoryKey]*rule.Memory{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), memorySuffix)
@@ -62,28 +65,39 @@ func newMemories(dir string) (*memories, error) {
 			err = json.Unmarshal(b, &list)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", e.Name(), err)
+			problems = append(problems, fmt.Sprintf("what rules of trajectory %s remember of requests without a record was damaged (%v) and is set aside as %q", id, err, e.Name()+".damaged"))
+			if err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(dir, e.Name()+".damaged")); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
 		m.lost[id] = map[memoryKey]*rule.Memory{}
 		for _, k := range list {
 			m.lost[id][memoryKey{k.Host, k.Revision}] = &k.Memory
 		}
 	}
-	return m, nil
+	return m, problems, nil
 }
 
 // note takes what a journal tells; see the journal's Options.Effect.
-func (m *memories) note(trajectory, host string, e *api.RuleEffect) {
+func (m *memories) note(trajectory string, e *api.RuleEffect) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	memoryIn(m.found, trajectory, host, e.Revision).Add(e)
+	memoryIn(m.found, trajectory, e).Add(e)
 }
 
-func memoryIn(all map[string]map[memoryKey]*rule.Memory, trajectory, host string, revision int) *rule.Memory {
+// settle forgets what journals tell of trajectories that are not registered.
+func (m *memories) settle(registered func(id string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.found, func(id string, _ map[memoryKey]*rule.Memory) bool { return !registered(id) })
+}
+
+func memoryIn(all map[string]map[memoryKey]*rule.Memory, trajectory string, e *api.RuleEffect) *rule.Memory {
 	if all[trajectory] == nil {
 		all[trajectory] = map[memoryKey]*rule.Memory{}
 	}
-	key := memoryKey{host, revision}
+	key := memoryKey{e.Host, e.Revision}
 	if all[trajectory][key] == nil {
 		all[trajectory][key] = &rule.Memory{}
 	}
@@ -114,10 +128,10 @@ func (m *memories) served(trajectory string) {
 }
 
 // keep stores what a request without a record changed.
-func (m *memories) keep(trajectory, host string, e *api.RuleEffect) error {
+func (m *memories) keep(trajectory string, e *api.RuleEffect) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	memory := memoryIn(m.lost, trajectory, host, e.Revision)
+	memory := memoryIn(m.lost, trajectory, e)
 	before := memory.Clone()
 	memory.Add(e)
 	var list []kept

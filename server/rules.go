@@ -55,7 +55,11 @@ func (n *tenant) setRules(id string, personas []api.Persona, recall func(host st
 
 // rulesOf are the rules of a host, nil without any.
 func (n *tenant) rulesOf(host string) *rule.Host {
-	h := (*n.rules.Load())[host]
+	all := n.rules.Load()
+	if all == nil {
+		return nil
+	}
+	h := (*all)[host]
 	if h == nil || h.Set().Len() == 0 {
 		return nil
 	}

@@ -382,8 +382,8 @@ func TestCountsOutliveAFullJournal(t *testing.T) {
 	client := w.client(2, false)
 	w.do(client, "GET", "http://a.test/x", "")
 	n := w.server.routes.Load().tenants["t2"]
-	e := &api.RuleEffect{Counted: []int{1}, State: "used", Step: 2}
-	if err := w.server.memories.keep("t2", "a.test", e); err != nil { // as for a request without a record
+	e := &api.RuleEffect{Host: "a.test", Counted: []int{1}, State: "used", Step: 2}
+	if err := w.server.memories.keep("t2", e); err != nil { // as for a request without a record
 		t.Fatal(err)
 	}
 	if got := n.rulesOf("a.test").Status().Rules[0].Fired; got != 1 {

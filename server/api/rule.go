@@ -105,6 +105,7 @@ type ResponseEdit struct {
 // The journal keeps it in the request's record, so that what rules remember is at
 // any time exactly what the records say.
 type RuleEffect struct {
+	Host     string `json:"host"`
 	Revision int    `json:"revision"`        // of the host's rules
 	Counted  []int  `json:"counted"`         // rules whose conditions were met, by their place counted from 1
 	State    string `json:"state,omitempty"` // what the host's state became

@@ -61,7 +61,8 @@ func appendEffect(b []byte, e *api.RuleEffect) []byte {
 	if e == nil {
 		return b
 	}
-	b = strconv.AppendInt(append(b, fieldEffect...), int64(e.Revision), 10)
+	b = appendString(append(b, fieldEffect...), e.Host)
+	b = strconv.AppendInt(append(b, `,"revision":`...), int64(e.Revision), 10)
 	b = append(b, `,"counted":`...)
 	if e.Counted == nil {
 		b = append(b, "null"...)

@@ -41,8 +41,7 @@ var (
 	fieldNoResponse = []byte(`,"response":null,`)
 	fieldTruncated  = []byte(`,"truncated":true}`)
 	fieldDropped    = []byte(`,"dropped":`)
-	fieldPersona    = []byte(`,"persona":"`)
-	fieldEffect     = []byte(`,"rule_effect":{"revision":`)
+	fieldEffect     = []byte(`,"rule_effect":{"host":`)
 )
 
 var linePool = sync.Pool{New: func() any { return new(line) }}

@@ -182,10 +182,10 @@ func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 		j.truncated++
 	}
 	if j.store.o.Effect != nil {
-		if persona, e, err := effectOf(line); err != nil {
+		if e, err := effectOf(line); err != nil {
 			report("record %d does not say what its rule changed: %v", h.seq, err)
 		} else if e != nil {
-			j.store.o.Effect(j.name, persona, e)
+			j.store.o.Effect(j.name, e)
 		}
 	}
 	if _, after, ok := bytes.Cut(line, fieldDropped); ok {

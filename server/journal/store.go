@@ -66,7 +66,7 @@ type Options struct {
 	// Effect is told of what requests changed in what rules remember, while journals
 	// are opened: for each record that says so, in the order of its journal, several
 	// journals at a time.
-	Effect func(journal, persona string, e *api.RuleEffect)
+	Effect func(journal string, e *api.RuleEffect)
 }
 
 // Store holds the journals of all trajectories.

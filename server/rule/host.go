@@ -73,7 +73,7 @@ func (h *Host) Decide(q *Request) (f Firing, effect *api.RuleEffect) {
 		}
 		h.met[i]++
 		if effect == nil {
-			effect = &api.RuleEffect{Revision: h.Revision}
+			effect = &api.RuleEffect{Host: h.Name, Revision: h.Revision}
 		}
 		effect.Counted = append(effect.Counted, int(i)+1)
 		if h.met[i] <= after {
