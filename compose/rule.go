@@ -79,11 +79,13 @@ func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []
 func (r *configReader) compiled(rules []Rule) {
 	var refused *rule.Error
 	if _, err := rule.Compile(wire(rules)); errors.As(err, &refused) {
-		r.problems.errorf(r.index.value(rules[refused.Index].path...), "%s", refused.Err)
+		r.problems.errorf(r.index.value(rules[refused.Index].path...), notTaken+"%s", refused.Err)
 	} else if err != nil {
-		r.problems.errorf(r.index.value(rules[0].path...), "%s", err)
+		r.problems.errorf(r.index.value(rules[0].path...), notTaken+"%s", err)
 	}
 }
+
+const notTaken = "the simulator would not take this rule: "
 
 func (r *configReader) repeatedNames(rules []Rule) {
 	seen := map[string]bool{}

@@ -5,8 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/linuxarena/ctis/server/rule"
+	"time"
 )
 
 func TestNamesAndEditsOfRulesAreRead(t *testing.T) {
@@ -60,16 +59,20 @@ func FuzzRules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var ps Problems
+		defer func(began time.Time) {
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it takes %s", took)
+			}
+		}(time.Now())
 		r, doc := readTOML("f", content, &ps)
 		if r == nil {
 			return
 		}
-		rules := r.rules(doc, nil, onPersona)
-		if ps.HasErrors() {
-			return
-		}
-		if _, err := rule.Compile(wire(rules)); err != nil {
-			t.Errorf("%q: %v", content, err)
+		r.rules(doc, nil, onPersona)
+		for _, p := range ps {
+			if strings.HasPrefix(p.Message, notTaken) && !strings.Contains(p.Message, "bodies of all rules") {
+				t.Errorf("%q: %v", content, p)
+			}
 		}
 	})
 }
