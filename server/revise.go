@@ -46,8 +46,17 @@ func (x *exchange) revise() {
 			}
 			x.header.Set("Content-Length", strconv.Itoa(len(body)))
 		}
+	} else {
+		x.noteUnedited()
 	}
 	x.reviseHead()
+}
+
+// noteUnedited records that a body passes as it is that should have been revised.
+func (x *exchange) noteUnedited() {
+	if x.edit != nil && len(x.edit.Replace) > 0 && x.note == "" && x.message.method != http.MethodHead {
+		x.note = "the body is not edited: it is too long, encoded, or a part"
+	}
 }
 
 // reviseHead makes the changes to the header, once.
@@ -56,10 +65,10 @@ func (x *exchange) reviseHead() {
 	if e == nil {
 		return
 	}
-	x.edit = nil
-	if len(e.Replace) > 0 && x.state == streaming && x.note == "" {
-		x.note = "the body is not edited: it is too long, encoded, or a part"
+	if x.state == streaming {
+		x.noteUnedited()
 	}
+	x.edit = nil
 	for _, name := range e.Remove {
 		x.header.Del(name)
 	}
