@@ -136,6 +136,9 @@ func (a *app) runRulesSet(ctx context.Context, id, name, file string) error {
 	if a.json {
 		return a.printJSON(now)
 	}
+	if a.quiet {
+		return nil
+	}
 	a.ui.lines(fmt.Sprintf("%s has %s now (revision %d)", now.Host, plural(len(now.Rules), "rule"), now.Revision))
 	return nil
 }

@@ -2,8 +2,10 @@ package rule
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,5 +186,35 @@ func TestTemplatesThatAreNoneAreRefused(t *testing.T) {
 		if _, ok := new(execution).funcs()[name]; !ok {
 			t.Errorf("there is no function %q", name)
 		}
+	}
+}
+
+func TestOneRuleAnswersManyAtOnce(t *testing.T) {
+	set, err := Compile([]api.Rule{templated(`{{counter}} {{.Query "q"}} {{range 3}}{{.}}{{end}} {{uuid}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHost("t1", "a.test", 0, set)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	for g := range 16 {
+		all.Go(func() {
+			for i := range 20 {
+				q := request(fmt.Sprintf("GET /?q=%d-%d", g, i))
+				f, _ := h.Decide(q)
+				_, body, err := f.Answer(q)
+				if parts := strings.Fields(string(body)); err != nil || len(parts) != 4 || parts[0] != fmt.Sprint(f.Count) || parts[1] != fmt.Sprintf("%d-%d", g, i) || parts[2] != "012" {
+					t.Errorf("%q, %v", body, err)
+				}
+				mu.Lock()
+				seen[string(body)] = true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(seen) != 320 {
+		t.Errorf("%d different answers", len(seen))
 	}
 }
