@@ -233,7 +233,7 @@ func ruleWhen(r *api.Rule) string {
 	var parts []string
 	add := func(key, value string) {
 		if value != "" {
-			parts = append(parts, key+" "+value)
+			parts = append(parts, strings.TrimSpace(key+" "+value))
 		}
 	}
 	add("", strings.Join(r.Methods, "|"))
@@ -257,7 +257,7 @@ func ruleWhen(r *api.Rule) string {
 	if len(parts) == 0 {
 		return "always"
 	}
-	return strings.TrimSpace(strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
 }
 
 // rulesWords are what may stand in the place of the last of words.

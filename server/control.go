@@ -242,7 +242,7 @@ func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
 	}
 	j.Live()
 	n := newTenant(t, j)
-	if err := n.setRules(t.Trajectory, t.Personas, s.memories.recall(t.Trajectory)); err != nil {
+	if err := n.setRules(&t.Registration, s.memories.recall(t.Trajectory)); err != nil {
 		return nil, err
 	}
 	s.memories.served(t.Trajectory)

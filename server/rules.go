@@ -22,32 +22,48 @@ import (
 //     waits, holds no thread and no body it does not need, and ends with the client.
 //   - What a rule breaks is broken on the connection itself (breaks.go).
 
-// setRules puts the rules of personas in force. Those of a revision that is in force
-// already stay, with what they remember; recall tells what others remember.
-func (n *tenant) setRules(id string, personas []api.Persona, recall func(host string, revision int) *rule.Memory) error {
+// hostRules is the rules of one host as a registration has them.
+type hostRules struct {
+	host     string
+	revision int
+	rules    []api.Rule
+}
+
+// rulesIn are those of all hosts that can have rules, in the order of the
+// registration. It is the one place that knows which hosts these are.
+func rulesIn(r *api.Registration) []hostRules {
+	all := make([]hostRules, len(r.Personas))
+	for i, p := range r.Personas {
+		all[i] = hostRules{p.Host, p.RulesRevision, p.Rules}
+	}
+	return all
+}
+
+// setRules puts rules in force. Those of a revision that is in force already stay,
+// with what they remember; recall tells what others remember.
+func (n *tenant) setRules(r *api.Registration, recall func(host string, revision int) *rule.Memory) error {
 	old := map[string]*rule.Host{}
 	if m := n.rules.Load(); m != nil {
 		old = *m
 	}
 	now := make(map[string]*rule.Host, len(old))
-	for i := range personas {
-		p := &personas[i]
-		if len(p.Rules) == 0 && p.RulesRevision == 0 {
+	for _, s := range rulesIn(r) {
+		if len(s.rules) == 0 && s.revision == 0 {
 			continue
 		}
-		if h := old[p.Host]; h != nil && h.Revision == p.RulesRevision {
-			now[p.Host] = h
+		if h := old[s.host]; h != nil && h.Revision == s.revision {
+			now[s.host] = h
 			continue
 		}
-		set, err := rule.Compile(p.Rules)
+		set, err := rule.Compile(s.rules)
 		if err != nil {
-			return fmt.Errorf("persona %q: %w", p.Host, err)
+			return fmt.Errorf("host %q: %w", s.host, err)
 		}
-		h := rule.NewHost(id, p.Host, p.RulesRevision, set)
-		if m := recall(p.Host, p.RulesRevision); m != nil {
+		h := rule.NewHost(r.Trajectory, s.host, s.revision, set)
+		if m := recall(s.host, s.revision); m != nil {
 			h.Recall(m)
 		}
-		now[p.Host] = h
+		now[s.host] = h
 	}
 	n.rules.Store(&now)
 	return nil

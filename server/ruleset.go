@@ -25,7 +25,7 @@ func (c control) SetRules(id, host string, s api.RuleSet) (*api.HostRules, error
 		if err := c.recordRules(n, host, s); err != nil {
 			return err
 		}
-		return n.setRules(id, t.Personas, func(string, int) *rule.Memory { return nil })
+		return n.setRules(&t.Registration, func(string, int) *rule.Memory { return nil })
 	})
 	if err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func (c control) SetRules(id, host string, s api.RuleSet) (*api.HostRules, error
 
 // replacedRules are the personas whose rules are not those of the registration.
 func replacedRules(t *registry.Trajectory) (hosts []string) {
-	for _, p := range t.Personas {
-		if p.RulesRevision > 0 {
-			hosts = append(hosts, p.Host)
+	for _, s := range rulesIn(&t.Registration) {
+		if s.revision > 0 {
+			hosts = append(hosts, s.host)
 		}
 	}
 	return hosts
@@ -75,8 +75,8 @@ func (c control) Rules(id string) (*api.RulesList, error) {
 	}
 	list := &api.RulesList{Hosts: []api.HostRules{}}
 	hosts := *n.rules.Load()
-	for _, p := range t.Personas {
-		if h := hosts[p.Host]; h != nil {
+	for _, s := range rulesIn(&t.Registration) {
+		if h := hosts[s.host]; h != nil {
 			list.Hosts = append(list.Hosts, h.Status())
 		}
 	}
