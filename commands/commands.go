@@ -81,6 +81,7 @@ func (a *app) root() *cli.App {
 			a.statusCommand(),
 			a.logsCommand(),
 			a.assetsCommand(),
+			a.rulesCommand(),
 			a.buildCommand(),
 			a.gcCommand(),
 			a.caCommand(),

@@ -111,6 +111,8 @@ func (a *app) candidates(ctx context.Context, root *cli.App, words []string) []s
 		all = slices.Collect(maps.Keys(completionScripts))
 	case command.Name == "assets":
 		all = a.assetsWords(ctx, words)
+	case command.Name == "rules":
+		all = a.rulesWords(ctx, words)
 	case command.Name == "logs", command.Name == "down", command.Name == "repair", command.Name == "doctor":
 		all = a.knownIDs(ctx)
 	}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,8 @@ func (e *usageError) Error() string { return e.msg }
 // invalidError is an environment with errors. All of them are in problems.
 type invalidError struct {
 	problems compose.Problems
-	unserved bool // it is valid, and asks for what this version cannot do
+	what     string // is invalid; "": the environment
+	unserved bool   // it is valid, and asks for what this version cannot do
 }
 
 func (e *invalidError) Error() string {
@@ -46,7 +48,7 @@ func (e *invalidError) Error() string {
 	if e.unserved {
 		return fmt.Sprintf("the environment is valid, and this version of ctis cannot serve all of it: %s", plural(n, "error"))
 	}
-	return fmt.Sprintf("the environment is invalid: %s", plural(n, "error"))
+	return fmt.Sprintf("%s: %s", cmp.Or(e.what, "the environment is invalid"), plural(n, "error"))
 }
 
 // engineError is a missing, unreachable or too old engine or Compose.

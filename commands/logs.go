@@ -217,6 +217,9 @@ func recordRow(r api.Record) []string {
 	}
 	if r.Request == nil {
 		row[6] = r.Error
+		if r.Kind == api.KindRulesSet {
+			row[6] = "rules of " + r.Persona + " replaced"
+		}
 		return row
 	}
 	row[2], row[5] = r.Request.Method, size(r.Request.Body.Size)
@@ -229,6 +232,9 @@ func recordRow(r api.Record) []string {
 		row[6] = scheme + "://" + r.Request.Host + r.Request.Target
 	}
 	var remarks []string
+	if r.Rule != "" {
+		remarks = append(remarks, "rule "+r.Rule)
+	}
 	if r.Error != "" {
 		remarks = append(remarks, r.Error)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 
 	"github.com/linuxarena/ctis/compose"
@@ -220,6 +221,10 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 	s.known = &t
 	if err := s.thaw(ctx); err != nil {
 		return false, err
+	}
+	for _, host := range t.ReplacedRules {
+		s.app.ui.warn(fmt.Sprintf("rules of %q were replaced by ctis rules set and stay; ctis rules set %s %s %s puts those of the environment in force",
+			host, s.id, host, filepath.Join(s.o.dir, compose.ConfigFile)))
 	}
 	found, err := netpin.FindDrift(ctx, s.app.engine, s.sim.ID, t, s.before)
 	if err != nil {

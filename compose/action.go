@@ -4,9 +4,9 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/rule"
 )
 
 var respondKeys = []string{"status", "headers", "body", "body_file", "json", "template"}
@@ -24,6 +24,7 @@ func (r *configReader) action(table map[string]any, path []string, rule *Rule, o
 	if respond, ok := r.table(table, below(path, "respond")...); ok {
 		rule.Respond = r.respond(respond, below(path, "respond"), rule, on)
 	}
+	rule.Edit = r.edit(table, path, rule, on)
 	// A key that is there and wrong is reported already, and shows what was meant.
 	_, responds := table["respond"]
 	_, faults := table["fault"]
@@ -71,27 +72,39 @@ func (r *configReader) respond(table map[string]any, path []string, rule *Rule, 
 	r.keys(table, path, respondKeys)
 	res := &api.RuleResponse{Status: 200, Template: r.boolean(table, below(path, "template"))}
 	if v, ok := table["status"]; ok {
-		n, ok := v.(int64)
-		at := r.index.value(below(path, "status")...)
-		switch {
-		case !ok:
-			r.wrongType(v, "an integer", below(path, "status"))
-		case n >= 100 && n < 200:
-			r.problems.errorf(at, "status %d announces another response and is none itself", n).hint("use 200 to 599")
-		case n < 200 || n > 599:
-			r.problems.errorf(at, "status %d is out of range", n).hint("use 200 to 599")
-		default:
-			res.Status = int(n)
+		if n := r.status(v, below(path, "status")); n != 0 {
+			res.Status = n
 		}
 	}
 	res.Headers = r.respondHeaders(table, below(path, "headers"), on)
 	r.respondBody(table, path, res, rule)
+	_, body := table["body"]
+	_, file := table["body_file"]
+	_, json := table["json"]
+	res.Page = !body && !file && !json
 	if res.Template {
 		for _, h := range res.Headers {
 			r.template(h[1], r.index.value(below(path, "headers", h[0])...), "header "+h[0])
 		}
 	}
 	return res
+}
+
+// status reads a status; 0 is one that was reported.
+func (r *configReader) status(v any, path []string) int {
+	n, ok := v.(int64)
+	at := r.index.value(path...)
+	switch {
+	case !ok:
+		r.wrongType(v, "an integer", path)
+	case n >= 100 && n < 200:
+		r.problems.errorf(at, "status %d announces another response and is none itself", n).hint("use 200 to 599")
+	case n < 200 || n > 599:
+		r.problems.errorf(at, "status %d is out of range", n).hint("use 200 to 599")
+	default:
+		return int(n)
+	}
+	return 0
 }
 
 // respondHeaders reads headers in the order of the file. A header that is sent
@@ -225,33 +238,8 @@ func (r *configReader) jsonTemplates(v any, path []string) {
 }
 
 func (r *configReader) template(text string, at place, what string) {
-	if err := parseTemplate(text); err != nil {
+	if err := rule.CheckTemplate(text); err != nil {
 		r.problems.errorf(at, "%s is no template: %s", what, err).
 			hint("templates are Go's text/template, with the functions %s; template = false sends the text as it is", strings.Join(api.TemplateFuncs, ", "))
 	}
 }
-
-// parseTemplate says what is wrong with a template, without the name that
-// text/template makes up for it. Line numbers are those of the text.
-func parseTemplate(text string) error {
-	funcs := template.FuncMap{}
-	for _, name := range api.TemplateFuncs {
-		funcs[name] = func(...any) string { return "" }
-	}
-	_, err := template.New("").Funcs(funcs).Parse(text)
-	if err == nil {
-		return nil
-	}
-	message := strings.TrimPrefix(err.Error(), "template: :")
-	if line, rest, ok := strings.Cut(message, ": "); ok && isNumber(line) {
-		message = rest
-		if strings.Count(text, "\n") > 0 {
-			message += " (its line " + line + ")"
-		}
-	}
-	return templateError(message)
-}
-
-type templateError string
-
-func (e templateError) Error() string { return string(e) }

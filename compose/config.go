@@ -40,26 +40,33 @@ var configKeys = []string{
 // error ends the reading; otherwise every problem is reported, and the Config
 // holds what could be understood.
 func ParseConfig(file string, content []byte) (*Config, Problems) {
-	src := strings.TrimPrefix(string(content), "\ufeff") // an editor's mark, not a character of line 1
 	var ps Problems
-	if at, refused := deepTOML(src); refused != nil {
-		ps.refused(file, placeIn(file, src, at), refused)
+	r, doc := readTOML(file, content, &ps)
+	if r == nil {
 		return nil, ps
 	}
-	var doc map[string]any
+	return r.config(doc), ps
+}
+
+// readTOML decodes a file; r is nil where that cannot be done.
+func readTOML(file string, content []byte, ps *Problems) (r *configReader, doc map[string]any) {
+	src := strings.TrimPrefix(string(content), "\ufeff") // an editor's mark, not a character of line 1
+	if at, refused := deepTOML(src); refused != nil {
+		ps.refused(file, placeIn(file, src, at), refused)
+		return nil, nil
+	}
 	if _, err := toml.Decode(src, &doc); err != nil {
 		var syntax toml.ParseError
 		if !errors.As(err, &syntax) {
 			ps.errorf(place{File: file, Line: 1, Column: 1}, "%s", err)
-			return nil, ps
+			return nil, nil
 		}
 		message := strings.TrimSuffix(syntax.Message, ".")
 		message = strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]
 		ps.errorf(placeIn(file, src, syntax.Position.Start), "%s", message)
-		return nil, ps
+		return nil, nil
 	}
-	r := &configReader{index: indexTOML(file, src), problems: &ps}
-	return r.config(doc), ps
+	return &configReader{index: indexTOML(file, src), problems: ps}, doc
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

@@ -73,7 +73,7 @@ func TestConfigHoldsWhatTheFileDeclares(t *testing.T) {
 		},
 		{
 			Path: "/webhook/limited", BodyContains: "x", BodyRegex: "y+",
-			Respond: &api.RuleResponse{Status: 429, Headers: [][2]string{{"Retry-After", "30"}}},
+			Respond: &api.RuleResponse{Status: 429, Headers: [][2]string{{"Retry-After", "30"}}, Page: true},
 		},
 		{Fault: api.FaultTruncate, Pass: true},
 	}

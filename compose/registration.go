@@ -22,6 +22,7 @@ func (e *Environment) Registration(id string, nets []api.Network, pins api.Pins)
 			Host:         string(p.Host),
 			ServerHeader: p.ServerHeader,
 			Endpoints:    append([]string{}, p.Endpoints...),
+			Rules:        wire(p.Rules),
 		}
 		if b := p.Backend; b != (Target{}) {
 			served.Backend = &api.Backend{Service: b.Service, Port: b.Port, Pin: pins[b.Service]}

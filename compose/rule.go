@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"errors"
 	"fmt"
 	"net/textproto"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/rule"
 )
 
 // Rule is one scripted answer of a host (SPEC §11), with the places that
@@ -28,11 +30,11 @@ const (
 )
 
 var ruleKeys = []string{
-	"methods", "path", "path_regex", "query", "headers", "body_contains", "body_regex", "body_json", "times", "after", "state",
-	"respond", "delay", "jitter", "fault", "set_state", "pass",
+	"name", "methods", "path", "path_regex", "query", "headers", "body_contains", "body_regex", "body_json", "times", "after", "state",
+	"respond", "delay", "jitter", "fault", "set_state", "pass", "edit",
 }
 
-const maxRules = 1000 // of one host
+const maxRules = api.MaxRules
 
 // rules reads the rules of a host and what they are to each other.
 func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []Rule {
@@ -64,15 +66,42 @@ func (r *configReader) rules(host map[string]any, path []string, on ruleHost) []
 		}
 		rules = append(rules, r.rule(table, at, on))
 	}
+	r.repeatedNames(rules)
 	if !(*r.problems)[before:].HasErrors() { // or it would not be known what they match
 		r.neverFire(rules)
+		r.compiled(rules)
 	}
 	return rules
+}
+
+// compiled makes sure that the simulator takes the rules. What it would not take has
+// been reported in better words before.
+func (r *configReader) compiled(rules []Rule) {
+	var refused *rule.Error
+	if _, err := rule.Compile(wire(rules)); errors.As(err, &refused) {
+		r.problems.errorf(r.index.value(rules[refused.Index].path...), notTaken+"%s", refused.Err)
+	} else if err != nil {
+		r.problems.errorf(r.index.value(rules[0].path...), notTaken+"%s", err)
+	}
+}
+
+const notTaken = "the simulator would not take this rule: "
+
+func (r *configReader) repeatedNames(rules []Rule) {
+	seen := map[string]bool{}
+	for _, rule := range rules {
+		if rule.Name != "" && seen[rule.Name] {
+			r.problems.errorf(r.index.value(below(rule.path, "name")...), "another rule of this host is called %q", rule.Name).
+				hint("records say by its name which rule took a request")
+		}
+		seen[rule.Name] = true
+	}
 }
 
 func (r *configReader) rule(table map[string]any, path []string, on ruleHost) Rule {
 	r.keys(table, path, ruleKeys)
 	rule := Rule{path: path}
+	rule.Name = r.ruleName(table, below(path, "name"))
 	rule.Methods = r.methods(table, below(path, "methods"))
 	r.rulePath(table, path, &rule)
 	rule.Query = r.conditions(table, below(path, "query"), false)
@@ -82,12 +111,30 @@ func (r *configReader) rule(table map[string]any, path []string, on ruleHost) Ru
 	rule.BodyJSON = r.bodyJSON(table, below(path, "body_json"))
 	rule.Times = r.count(table, below(path, "times"), 1)
 	rule.After = r.count(table, below(path, "after"), 0)
-	rule.State, _ = r.text(table, below(path, "state")...)
-	rule.SetState, _ = r.text(table, below(path, "set_state")...)
+	rule.State = r.state(table, below(path, "state"))
+	rule.SetState = r.state(table, below(path, "set_state"))
 	rule.Delay = r.duration(table, below(path, "delay"))
 	rule.Jitter = r.duration(table, below(path, "jitter"))
 	r.action(table, path, &rule, on)
 	return rule
+}
+
+func (r *configReader) ruleName(table map[string]any, path []string) string {
+	name, ok := r.text(table, path...)
+	if ok && name != "" {
+		if err := rule.CheckName(name); err != nil {
+			r.problems.errorf(r.index.value(path...), "name %q %s", excerpt(name), err)
+		}
+	}
+	return name
+}
+
+func (r *configReader) state(table map[string]any, path []string) string {
+	s, _ := r.text(table, path...)
+	if err := rule.CheckState(s); err != nil {
+		r.problems.errorf(r.index.value(path...), "%s %q %s", path[len(path)-1], excerpt(s), err)
+	}
+	return s
 }
 
 func (r *configReader) methods(table map[string]any, path []string) []string {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/rule"
 )
 
 // maxBodies is the most that all bodies of an environment's rules have together,
@@ -17,16 +18,16 @@ func (l *environmentLoad) bodyFiles() {
 	total := 0
 	each := func(rules []Rule) {
 		for i := range rules {
-			rule := &rules[i]
-			if rule.bodyFile != "" && rule.Respond != nil {
-				l.bodyFile(rule)
+			one := &rules[i]
+			if one.bodyFile != "" && one.Respond != nil {
+				l.bodyFile(one)
 			}
-			if rule.Respond == nil {
+			if one.Respond == nil {
 				continue
 			}
 			before := total
-			if total += len(rule.Respond.Body); total > maxBodies && before <= maxBodies {
-				l.problems.errorf(l.config.index.value(below(rule.path, "respond")...), "the bodies of all rules have more than %d MiB", maxBodies>>20).
+			if total += len(one.Respond.Body); total > maxBodies && before <= maxBodies {
+				l.problems.errorf(l.config.index.value(below(one.path, "respond")...), "the bodies of all rules have more than %d MiB", maxBodies>>20).
 					hint("serve large files as assets, or by a backend")
 			}
 		}
@@ -39,9 +40,9 @@ func (l *environmentLoad) bodyFiles() {
 	}
 }
 
-func (l *environmentLoad) bodyFile(rule *Rule) {
-	at := l.config.index.value(below(rule.path, "respond", "body_file")...)
-	name := rule.bodyFile
+func (l *environmentLoad) bodyFile(of *Rule) {
+	at := l.config.index.value(below(of.path, "respond", "body_file")...)
+	name := of.bodyFile
 	if filepath.IsAbs(name) || !filepath.IsLocal(name) {
 		l.problems.errorf(at, "body_file %q leaves the environment's directory", name).
 			hint("copy it there, and name it relative to %s", ConfigFile)
@@ -78,11 +79,11 @@ func (l *environmentLoad) bodyFile(rule *Rule) {
 		l.problems.errorf(at, "body_file %q cannot be read: %s", name, reason(err))
 		return
 	}
-	rule.Respond.Body, rule.Respond.File = content, filepath.Base(name)
-	if !rule.Respond.Template {
+	of.Respond.Body, of.Respond.File = content, filepath.Base(name)
+	if !of.Respond.Template {
 		return
 	}
-	if err := parseTemplate(string(content)); err != nil {
+	if err := rule.CheckTemplate(string(content)); err != nil {
 		l.problems.errorf(at, "body_file %q is no template: %s", name, err).
 			hint("template = false sends the file as it is")
 	}

@@ -18,22 +18,22 @@ type finding struct {
 	message, hint string
 }
 
-// rule translates one kind of message. In path, message and hint, $1 and so on
+// wording translates one kind of message. In path, message and hint, $1 and so on
 // stand for what the groups of pattern have matched, and $S for the service that
 // was asked about.
-type rule struct {
+type wording struct {
 	pattern             *regexp.Regexp
 	path, message, hint string
 }
 
-func translation(pattern, path, message, hint string) rule {
-	return rule{regexp.MustCompile(pattern), path, message, hint}
+func translation(pattern, path, message, hint string) wording {
+	return wording{regexp.MustCompile(pattern), path, message, hint}
 }
 
 // rules are about all that compose-go v2 says of a model that has the right
 // shape, in the order in which they are tried. Its texts are not part of its
 // interface: one that has changed is shown as it is, at the place that it names.
-var rules = []rule{
+var rules = []wording{
 	translation(`^(\S+)\.([^.\s]+) false schema$`, "$1.$2", "unknown attribute \"$2\" in $1", ""),
 	translation(`^(\S+) additional propert(?:y|ies) '([^']+)'.* not allowed$`, "$1.$2", "unknown attribute \"$2\" in $1", ""),
 	translation(`^dependency cycle detected: (\S+) (->.*)$`, "services.$1.depends_on", "services wait for each other in a circle: $1 $2", "remove one of the dependencies"),

@@ -8,9 +8,6 @@ var unserved = []struct {
 }{
 	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
 	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
-	{"rules", func(c *Config) [][]string {
-		return ofPersonas(c, "rules", func(p Persona) bool { return len(p.Rules) > 0 })
-	}},
 }
 
 // Unserved reports each key of the environment that this version of ctis cannot
@@ -32,14 +29,4 @@ func onceIf(is bool, key string) [][]string {
 		return nil
 	}
 	return [][]string{{key}}
-}
-
-func ofPersonas(c *Config, key string, has func(Persona) bool) [][]string {
-	var paths [][]string
-	for _, p := range c.Personas {
-		if has(p) {
-			paths = append(paths, []string{"personas", p.Name, key})
-		}
-	}
-	return paths
 }

@@ -43,7 +43,7 @@ func (c control) Status() *api.Status {
 func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	d := api.TrajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
-		Networks: t.Networks, Personas: []string{}, Since: t.Since,
+		Networks: t.Networks, Personas: []string{}, Since: t.Since, ReplacedRules: replacedRules(t),
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)
@@ -75,7 +75,7 @@ func (c control) Register(r *api.Registration) (*api.Registered, error) {
 	defer c.changing.Unlock()
 	c.interfaces.look() // the simulator was put on the networks just now
 	unchanged, err := c.registry.Register(r, func() error {
-		if err := c.files.Remove(r.Trajectory); err != nil {
+		if err := errors.Join(c.files.Remove(r.Trajectory), c.memories.forget(r.Trajectory)); err != nil {
 			return err
 		}
 		_, err := c.journal.Begin(r.Trajectory)
@@ -193,7 +193,7 @@ func (c control) clearAway(ctx context.Context, id string, n *tenant) error {
 	if j, ok := c.journal.Lookup(id); ok {
 		j.Rest()
 	}
-	return c.files.Remove(id)
+	return errors.Join(c.files.Remove(id), c.memories.forget(id))
 }
 
 // Journal: see [admin.Simulator].
@@ -242,6 +242,10 @@ func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
 	}
 	j.Live()
 	n := newTenant(t, j)
+	if err := n.setRules(&t.Registration, s.memories.recall(t.Trajectory)); err != nil {
+		return nil, err
+	}
+	s.memories.served(t.Trajectory)
 	n.tls = s.tlsConfig(n)
 	return n, nil
 }

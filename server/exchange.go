@@ -13,6 +13,7 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
 	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/rule"
 	"github.com/linuxarena/ctis/server/wire"
 )
 
@@ -50,6 +51,12 @@ type exchange struct {
 	trailers  [][2]string   // of a streamed response
 	spelled   wire.Spelling // how a backend wrote the header
 
+	rules   *rule.Host        // that decided about the request; nil: none did
+	edit    *api.ResponseEdit // what a rule changes of the response
+	cut     bool              // a rule sends half of it
+	cutNote string
+	cutAt   int64 // bytes of a streamed body until there
+
 	// What lives exactly as long as the exchange lives in it: one allocation
 	// instead of one for each. Nothing of it is used again for another request.
 	own struct {
@@ -58,6 +65,7 @@ type exchange struct {
 		response api.Response
 		ready    readyResponse
 		asked    persona.Request
+		scripted rule.Request
 		fields   [10][2]string
 	}
 }
@@ -144,6 +152,9 @@ func (x *exchange) Header() http.Header { return x.header }
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		x.status = status
+		if e := x.edit; e != nil && e.Status != 0 && status != http.StatusSwitchingProtocols {
+			x.status = e.Status
+		}
 	}
 }
 
@@ -155,7 +166,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if x.state == holding {
-		if len(x.held)+len(p) <= holdLimit {
+		if len(x.held)+len(p) <= x.room() {
 			x.held = append(x.held, p...)
 			return len(p), nil
 		}
@@ -178,9 +189,19 @@ func (x *exchange) send(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	whole := p
+	if x.cut {
+		p = p[:min(int64(len(p)), x.cutAt)]
+		x.cutAt -= int64(len(p))
+	}
 	n, err := x.out.Write(p)
 	x.sum.Write(p[:n])
 	x.failed = err
+	if err == nil && len(p) < len(whole) {
+		x.size -= int64(len(whole) - len(p)) // of those nothing is sent
+		x.failed = x.cutShort()
+		return n, x.failed
+	}
 	return n, err
 }
 
@@ -190,6 +211,9 @@ func (x *exchange) Flush() { _ = x.FlushError() } // the next write fails too
 // FlushError is what [http.ResponseController] calls.
 func (x *exchange) FlushError() error {
 	x.WriteHeader(http.StatusOK)
+	if x.state == holding && x.holdsAll() {
+		return nil // it is to be edited, and sent when it is whole
+	}
 	if x.state == holding {
 		x.stream()
 	}
@@ -236,8 +260,27 @@ func (x *exchange) commit() error {
 	if x.committed {
 		return nil
 	}
-	err := x.server.record(x.link.tenant, x.record)
+	err := x.write()
 	x.committed = err == nil
+	return err
+}
+
+// write records the request. What it changed in what rules remember is kept with it,
+// or taken back.
+func (x *exchange) write() error {
+	err := x.server.record(x.link.tenant, x.record)
+	e := x.record.RuleEffect
+	if e == nil {
+		return err
+	}
+	if err == nil && x.record.Seq == 0 { // it has no record of its own
+		err = x.server.memories.keep(x.link.tenant.id, e)
+		x.server.noteStorage(err)
+	}
+	if err != nil {
+		x.rules.Undo(e)
+		x.record.RuleEffect = nil
+	}
 	return err
 }
 
@@ -251,6 +294,7 @@ func (x *exchange) stream() {
 	x.state = streaming
 	held := x.held
 	x.held = nil
+	x.beginCut(len(held))
 	x.sendHead()
 	if len(held) > 0 && !x.bodyless() {
 		_, _ = x.send(held) // kept in failed

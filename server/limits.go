@@ -22,6 +22,8 @@ type Limits struct {
 	Connect        time.Duration // for a backend to accept a connection; default 5 s
 	Answer         time.Duration // for a backend to begin its response, from the last byte of the request it took; default 5 min
 	Silence        time.Duration // between two pieces of a backend's response; default 1 h
+	Waiting        int           // requests of one trajectory that wait at once because a rule says so; default 1024
+	Stall          time.Duration // for a client to leave that a rule never answers; default 1 h
 	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s
 }
 
@@ -55,6 +57,8 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.Connect, 5*time.Second)
 	setDefault(&l.Answer, 5*time.Minute)
 	setDefault(&l.Silence, time.Hour)
+	setDefault(&l.Waiting, 1024)
+	setDefault(&l.Stall, time.Hour)
 	setDefault(&l.UnregisterWait, 5*time.Second)
 }
 

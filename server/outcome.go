@@ -27,6 +27,9 @@ func (x *exchange) end() {
 		x.complete()
 	case streaming:
 		x.finish(x.streamed())
+		if _, ok := x.carrier.(*tap); ok && x.failed == errCut { //nolint:errorlint // it is wrapped nowhere
+			x.link.linger()
+		}
 		if x.failed != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -67,10 +70,16 @@ func (x *exchange) panicked(fault any) {
 // complete records a held response and sends it.
 func (x *exchange) complete() {
 	x.WriteHeader(http.StatusOK)
+	x.revise()
 	x.measure()
 	now := x.server.now()
 	x.personaHeaders(now)
 	fields, closes := x.wireFields()
+	x.cut = x.cut && len(x.held) > 0
+	if x.cut {
+		x.held = x.held[:len(x.held)/2]
+		x.note = x.cutNote
+	}
 	x.own.response = api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
 	if x.committed {
 		x.finish(&x.own.response)
@@ -78,7 +87,7 @@ func (x *exchange) complete() {
 		x.record.Response = &x.own.response
 		x.record.Error = x.note
 		x.record.DurationMS = milliseconds(now.Sub(x.message.start))
-		if err := x.server.record(x.link.tenant, x.record); err != nil {
+		if err := x.write(); err != nil {
 			x.unavailable()
 			return
 		}
@@ -86,7 +95,7 @@ func (x *exchange) complete() {
 	x.state = ended
 	if t, ok := x.carrier.(*tap); ok {
 		// Sent when net/http, which has heard of no response, ends the request.
-		x.own.ready = readyResponse{status: x.status, fields: fields, closes: closes, body: x.held}
+		x.own.ready = readyResponse{status: x.status, fields: fields, closes: closes, body: x.held, cut: x.cut}
 		t.prepare(&x.own.ready)
 		if closes {
 			x.out.Header().Set("Connection", "close")
@@ -98,6 +107,10 @@ func (x *exchange) complete() {
 		return
 	}
 	_, _ = x.out.Write(x.held) // the record says what was answered, not what arrived
+	if x.cut {
+		_ = x.control().Flush() // the client may be gone
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // measure states the length of a held response. On HTTP/1 one that was stated
@@ -184,6 +197,7 @@ func (x *exchange) unavailable() {
 // sendHead gives the response's head to net/http. An absent content type stays
 // absent: net/http would guess one.
 func (x *exchange) sendHead() {
+	x.reviseHead()
 	x.personaHeaders(x.server.now())
 	h := x.out.Header()
 	for name, values := range x.header {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/persona"
+	"github.com/linuxarena/ctis/server/rule"
 	"github.com/linuxarena/ctis/server/wire"
 	"github.com/linuxarena/ctis/templates/pages"
 )
@@ -18,6 +19,7 @@ import (
 //	identify  → whose connection it came over, which persona its Host names
 //	gate      → which endpoint of the persona, if any, the path names
 //	receive   → the whole body, whatever the endpoint: what was sent is evidence
+//	rules     → the first of the persona's rules that matches answers, or passes on
 //	handler   → decides the response; where that is a backend, the record is in the
 //	            file before the backend hears of the request
 //	headers   → the persona's, on every response
@@ -59,7 +61,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusServiceUnavailable, "more requests of this trajectory are in work than are served at once")
 		return
 	}
-	if x.record.Kind == api.KindBackend {
+	var rules *rule.Host
+	if p != nil {
+		rules = l.tenant.rulesOf(p.Host)
+	}
+	if x.record.Kind == api.KindBackend || rules != nil && rules.Set().ReadsBodies() {
 		x.body.Hold()
 	}
 	if !x.receive(r) {
@@ -73,6 +79,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.unparsed(&wire.Refusal{Status: http.StatusBadRequest, Reason: "the imitated parser knows no such method", Cause: wire.CauseMethod, Detail: m.method})
 	case p == nil:
 		x.fail(http.StatusNotFound, "")
+	case rules != nil && s.scripted(x, r, rules):
 	case x.record.Kind == api.KindBackend:
 		s.relay(x, r, p)
 	default:

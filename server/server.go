@@ -51,6 +51,7 @@ type Server struct {
 	ca         *ca.Authority
 	journal    *journal.Store
 	files      *persona.Files
+	memories   *memories
 	handlers   handlers
 	refusals   refusals
 	interfaces *interfaces

@@ -25,7 +25,7 @@ func (s *Server) openState(o Options) error {
 		return err
 	}
 	// Not the authority's: to make another one unasked would cut containers off.
-	for _, name := range []string{"registry", "journal", "tmp", "files"} {
+	for _, name := range []string{"registry", "journal", "tmp", "files", "rules"} {
 		if err := s.clearFor(filepath.Join(o.StateDir, name)); err != nil {
 			return err
 		}
@@ -36,9 +36,15 @@ func (s *Server) openState(o Options) error {
 	if s.registry, err = registry.Load(filepath.Join(o.StateDir, "registry"), s.now); err != nil {
 		return fmt.Errorf("registrations: %w", err)
 	}
+	var damaged []string
+	if s.memories, damaged, err = newMemories(filepath.Join(o.StateDir, "rules")); err != nil {
+		return fmt.Errorf("what rules remember: %w", err)
+	}
+	s.found = append(s.found, damaged...)
 	if s.journal, err = journal.Open(journal.Options{
 		Dir: filepath.Join(o.StateDir, "journal"), Temp: filepath.Join(o.StateDir, "tmp"),
 		BodyLimit: o.BodyLimit, Quota: o.Quota, Now: s.now, Log: s.log,
+		Effect: s.memories.note,
 	}); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -52,6 +58,7 @@ func (s *Server) openState(o Options) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.reroute()
+	s.memories.settle(func(id string) bool { _, ok := s.registry.Lookup(id); return ok })
 	return nil
 }
 

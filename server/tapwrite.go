@@ -142,6 +142,7 @@ type readyResponse struct {
 	fields [][2]string // arranged
 	closes bool        // what they say about the connection
 	body   []byte
+	cut    bool // the body is less than the fields say, and the connection ends with it
 }
 
 func (t *tap) prepare(r *readyResponse) { t.ready = r }
@@ -175,6 +176,10 @@ func (t *tap) sendReady(head []byte) error {
 	}
 	if cap(t.packet) > 2*packetSize {
 		t.packet = nil
+	}
+	if err == nil && r.cut {
+		t.linger()
+		return errCut
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/journal"
 	"github.com/linuxarena/ctis/server/registry"
+	"github.com/linuxarena/ctis/server/rule"
 	"github.com/linuxarena/ctis/server/wire"
 )
 
@@ -22,6 +23,9 @@ type tenant struct {
 	tls     *tls.Config
 	peers   atomic.Pointer[map[netip.Addr]string] // service by address
 	pinned  atomic.Pointer[map[string]pinned]     // backends by persona
+	rules   atomic.Pointer[map[string]*rule.Host] // by persona
+	waiting atomic.Int64                          // requests that a rule holds back
+	heavy   sync.Mutex                            // see heavily
 	heads   atomic.Int64                          // bytes of the heads of open HTTP/2 streams
 
 	mu       sync.Mutex

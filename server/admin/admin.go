@@ -39,6 +39,10 @@ type Simulator interface {
 	SetPeers(id string, p api.Peers) error
 	SetNetworks(id string, n api.Networks) error
 	SetPins(id string, p api.Pins) error
+	// SetRules replaces the rules of a persona.
+	SetRules(id, host string, s api.RuleSet) (*api.HostRules, error)
+	// Rules lists the rules in force.
+	Rules(id string) (*api.RulesList, error)
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

@@ -42,6 +42,12 @@ func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 func (f *fake) SetPeers(string, api.Peers) error       { return f.err }
 func (f *fake) SetNetworks(string, api.Networks) error { return f.err }
 func (f *fake) SetPins(string, api.Pins) error         { return f.err }
+func (f *fake) SetRules(_, host string, s api.RuleSet) (*api.HostRules, error) {
+	return &api.HostRules{Host: host, Revision: len(s.Rules)}, f.err
+}
+func (f *fake) Rules(string) (*api.RulesList, error) {
+	return &api.RulesList{Hosts: []api.HostRules{}}, f.err
+}
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -101,7 +107,7 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":2`},
+		{"GET", "/v1/status", "", 200, `"protocol":3`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
@@ -110,6 +116,9 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
 		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"192.0.2.7"}}`, 200, "{}"},
 		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"here"}}`, 400, "here"},
+		{"GET", "/v1/trajectories/t1/rules", "", 200, `"hosts":[]`},
+		{"PUT", "/v1/trajectories/t1/rules/a.test", `{"rules":[{"path":"/","pass":true}]}`, 200, `"host":"a.test","revision":1`},
+		{"PUT", "/v1/trajectories/t1/rules/a.test", `{"rules":[{"colour":"red"}]}`, 400, "colour"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},

@@ -25,6 +25,8 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("PUT /v1/trajectories/{id}/peers", a.setPeers)
 	handle("PUT /v1/trajectories/{id}/networks", a.setNetworks)
 	handle("PUT /v1/trajectories/{id}/pins", a.setPins)
+	handle("GET /v1/trajectories/{id}/rules", a.rules)
+	handle("PUT /v1/trajectories/{id}/rules/{host}", a.setRules)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("GET /v1/trajectories/{id}/assets", a.assets)
@@ -131,6 +133,23 @@ func (a routes) setPins(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return empty{}, a.s.SetPins(r.PathValue("id"), p)
+}
+
+// rules: 200 [api.RulesList]; 404 when the trajectory is not registered.
+func (a routes) rules(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return orError(a.s.Rules(r.PathValue("id")))
+}
+
+// setRules: body [api.RuleSet], replacing all rules of the persona; 200
+// [api.HostRules]. 400 for a rule that does not compile, 404 when the trajectory is
+// not registered or has no such persona, 507 when the volume is full: then the old
+// rules are in force.
+func (a routes) setRules(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var s api.RuleSet
+	if err := decode(r, &s); err != nil {
+		return nil, err
+	}
+	return orError(a.s.SetRules(r.PathValue("id"), r.PathValue("host"), s))
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

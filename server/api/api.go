@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the administrative interface. The image carries it
 // as the label io.ctis.protocol, and a simulator that speaks another one is
 // replaced like one with another image.
-const Protocol = 2
+const Protocol = 3
 
 // Unattributed is the name under which the journal keeps what belongs to no
 // trajectory: connections whose two ends match no registered network. It is no
@@ -100,6 +100,10 @@ type Persona struct {
 	Endpoints    []string `json:"endpoints"`
 	// Backend answers for the root and all endpoints; nil: the simulator does.
 	Backend *Backend `json:"backend,omitempty"`
+	// Rules come before the endpoints and the backend, in their order.
+	Rules []Rule `json:"rules,omitempty"`
+	// RulesRevision is how often they were replaced since; 0 in a new registration.
+	RulesRevision int `json:"rules_revision,omitempty"`
 }
 
 // Backend is the program of the trajectory's own that owns a persona's logic.
@@ -150,14 +154,16 @@ type Status struct {
 
 // TrajectoryStatus describes one registered trajectory.
 type TrajectoryStatus struct {
-	Trajectory  string        `json:"trajectory"`
-	Environment string        `json:"environment"`
-	Settings    string        `json:"settings"`
-	Networks    []Network     `json:"networks"`
-	Personas    []string      `json:"personas"`
-	Pins        Pins          `json:"pins,omitempty"` // of its backends
-	Since       time.Time     `json:"since"`
-	Journal     JournalStatus `json:"journal"`
+	Trajectory  string    `json:"trajectory"`
+	Environment string    `json:"environment"`
+	Settings    string    `json:"settings"`
+	Networks    []Network `json:"networks"`
+	Personas    []string  `json:"personas"`
+	Pins        Pins      `json:"pins,omitempty"` // of its backends
+	// ReplacedRules are the personas whose rules are not those of the registration.
+	ReplacedRules []string      `json:"replaced_rules,omitempty"`
+	Since         time.Time     `json:"since"`
+	Journal       JournalStatus `json:"journal"`
 }
 
 // JournalStatus says how complete a trajectory's journal is.

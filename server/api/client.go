@@ -106,6 +106,17 @@ func (c *Client) SetPins(ctx context.Context, id string, p Pins) error {
 	return err
 }
 
+// SetRules replaces the rules of a persona, all at once: a request is decided by the
+// old ones or by the new ones. What the old ones remembered is gone.
+func (c *Client) SetRules(ctx context.Context, id, host string, s RuleSet) (*HostRules, error) {
+	return call[HostRules](ctx, c, http.MethodPut, "/v1/trajectories/"+url.PathEscape(id)+"/rules/"+url.PathEscape(host), s)
+}
+
+// Rules lists the rules of a trajectory that are in force.
+func (c *Client) Rules(ctx context.Context, id string) (*RulesList, error) {
+	return call[RulesList](ctx, c, http.MethodGet, "/v1/trajectories/"+url.PathEscape(id)+"/rules", nil)
+}
+
 // Unregister removes a trajectory. Its journal stays. An unknown one is no error.
 func (c *Client) Unregister(ctx context.Context, id string) (*Unregistered, error) {
 	return call[Unregistered](ctx, c, http.MethodDelete, "/v1/trajectories/"+url.PathEscape(id), nil)

@@ -11,6 +11,9 @@ import (
 // the character behind it. Everything else stands for itself, and the pattern
 // is always about the whole path. Matching takes a time linear in the path.
 func PathGlob(glob string) (*regexp.Regexp, error) {
+	if len(glob) > MaxRegex {
+		return nil, fmt.Errorf("has %d bytes, and %d are allowed", len(glob), MaxRegex)
+	}
 	if !strings.HasPrefix(glob, "/") && !strings.HasPrefix(glob, "**") {
 		return nil, fmt.Errorf("does not start with a slash")
 	}

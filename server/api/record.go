@@ -18,6 +18,7 @@ const (
 	KindUpstream  = "upstream"
 	KindExposed   = "exposed"
 	KindRule      = "rule"
+	KindRulesSet  = "rules_set"
 	KindNotFound  = "not_found"
 	KindMalformed = "malformed"
 	KindRefused   = "refused"
@@ -27,7 +28,7 @@ const (
 // Kinds lists every kind of record.
 var Kinds = []string{
 	KindWebhook, KindData, KindAssets, KindPublic, KindRoot, KindBackend, KindUpstream,
-	KindExposed, KindRule, KindNotFound, KindMalformed, KindRefused, KindGap,
+	KindExposed, KindRule, KindRulesSet, KindNotFound, KindMalformed, KindRefused, KindGap,
 }
 
 // Record is one exchange as the journal keeps it: one line of JSON.
@@ -49,13 +50,16 @@ type Record struct {
 	Request  *Request `json:"request"` // nil when none could be parsed
 	Persona  string   `json:"persona"`
 	Endpoint string   `json:"endpoint"`
-	Rule     string   `json:"rule"`
+	Rule     string   `json:"rule"` // that took the request, see [RuleRef]
+	// RuleEffect is what the request changed in what the host's rules remember.
+	RuleEffect *RuleEffect `json:"rule_effect,omitempty"`
 
 	Response   *Response `json:"response"`
 	DurationMS float64   `json:"duration_ms"` // from Time to the moment of writing
 	Error      string    `json:"error"`
 
-	// Raw holds the bytes received where they could not be parsed, bounded.
+	// Raw holds the bytes received where they could not be parsed, bounded; and in a
+	// record of kind rules_set the [RuleSet] that was put in force.
 	Raw *Body `json:"raw,omitempty"`
 	// Tunnel is what went over a connection after a switch of protocols.
 	Tunnel *Tunnel `json:"tunnel,omitempty"`

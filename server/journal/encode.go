@@ -32,6 +32,7 @@ func appendRecord(b []byte, r *api.Record) ([]byte, error) {
 	b = appendString(append(b, `,"persona":`...), r.Persona)
 	b = appendString(append(b, `,"endpoint":`...), r.Endpoint)
 	b = appendString(append(b, `,"rule":`...), r.Rule)
+	b = appendEffect(b, r.RuleEffect)
 	b, err := appendEnd(b, r.Response, r.DurationMS, r.Error)
 	if r.Raw != nil {
 		b = appendBody(append(b, `,"raw":`...), r.Raw)
@@ -54,6 +55,34 @@ func appendOutcome(b []byte, o *api.Outcome) ([]byte, error) {
 	b = strconv.AppendBool(append(b, `,"outcome":`...), o.Outcome)
 	b, err := appendEnd(b, o.Response, o.DurationMS, o.Error)
 	return append(appendTunnel(b, o.Tunnel), '}'), err
+}
+
+func appendEffect(b []byte, e *api.RuleEffect) []byte {
+	if e == nil {
+		return b
+	}
+	b = appendString(append(b, fieldEffect...), e.Host)
+	b = strconv.AppendInt(append(b, `,"revision":`...), int64(e.Revision), 10)
+	b = append(b, `,"counted":`...)
+	if e.Counted == nil {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, '[')
+		for i, n := range e.Counted {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, int64(n), 10)
+		}
+		b = append(b, ']')
+	}
+	if e.State != "" {
+		b = appendString(append(b, `,"state":`...), e.State)
+	}
+	if e.Step != 0 {
+		b = strconv.AppendUint(append(b, `,"step":`...), e.Step, 10)
+	}
+	return append(b, '}')
 }
 
 func appendTunnel(b []byte, t *api.Tunnel) []byte {

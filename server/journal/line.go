@@ -41,6 +41,7 @@ var (
 	fieldNoResponse = []byte(`,"response":null,`)
 	fieldTruncated  = []byte(`,"truncated":true}`)
 	fieldDropped    = []byte(`,"dropped":`)
+	fieldEffect     = []byte(`,"rule_effect":{"host":`)
 )
 
 var linePool = sync.Pool{New: func() any { return new(line) }}
@@ -187,7 +188,7 @@ func (h head) awaitsOutcome(line []byte) bool {
 // outcomeFollows reports whether a record of that kind without a response has an outcome line.
 func outcomeFollows(kind string) bool {
 	switch kind {
-	case api.KindRefused, api.KindMalformed, api.KindGap:
+	case api.KindRefused, api.KindMalformed, api.KindGap, api.KindRulesSet:
 		return false
 	}
 	return true

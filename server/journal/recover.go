@@ -181,6 +181,13 @@ func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 	if bytes.Contains(line, fieldTruncated) {
 		j.truncated++
 	}
+	if j.store.o.Effect != nil {
+		if e, err := effectOf(line); err != nil {
+			report("record %d does not say what its rule changed: %v", h.seq, err)
+		} else if e != nil {
+			j.store.o.Effect(j.name, e)
+		}
+	}
 	if _, after, ok := bytes.Cut(line, fieldDropped); ok {
 		digits := after[:max(0, bytes.IndexAny(after, ",}"))]
 		n, err := strconv.ParseUint(string(digits), 10, 64)

@@ -192,6 +192,29 @@ func (s *Spool) Open() (io.ReadSeekCloser, error) {
 	return memReader{bytes.NewReader(s.mem)}, nil
 }
 
+// Head reads the first n bytes of the body, or all of it; whole says which. Those in
+// memory are not copied: they are not to be changed, nor used after Discard.
+func (s *Spool) Head(n int) (b []byte, whole bool, err error) {
+	switch {
+	case s.sum == "":
+		return nil, false, errors.New("spool: read before it was closed")
+	case !s.Readable():
+		return nil, false, fmt.Errorf("spool: a body of %d bytes was not kept", s.size)
+	case s.path == "":
+		return s.mem[:min(n, len(s.mem))], len(s.mem) <= n, nil
+	}
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	b = make([]byte, min(int64(n), s.size))
+	if _, err := io.ReadFull(f, b); err != nil {
+		return nil, false, err
+	}
+	return b, int64(len(b)) == s.size, nil
+}
+
 type memReader struct{ *bytes.Reader }
 
 func (memReader) Close() error { return nil }

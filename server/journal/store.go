@@ -63,6 +63,10 @@ type Options struct {
 	SyncEvery time.Duration // how long a written line may wait for stable storage
 	Now       func() time.Time
 	Log       *slog.Logger
+	// Effect is told of what requests changed in what rules remember, while journals
+	// are opened: for each record that says so, in the order of its journal, several
+	// journals at a time.
+	Effect func(journal string, e *api.RuleEffect)
 }
 
 // Store holds the journals of all trajectories.

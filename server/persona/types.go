@@ -17,6 +17,9 @@ func typeByName(name string) string {
 	return defaultType
 }
 
+// TypeOf gives the content type of a file of that name.
+func TypeOf(name string) string { return typeByName(name) }
+
 var types = map[string]string{
 	".7z":    "application/x-7z-compressed",
 	".avif":  "image/avif",

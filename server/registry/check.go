@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/rule"
 )
 
 // idRule is that of SPEC §14; it is also what keeps an id from being anything
@@ -81,6 +82,9 @@ func check(r *api.Registration) *api.Error {
 		}
 		if e := checkBackend(r, p); e != nil {
 			return e
+		}
+		if _, err := rule.Compile(p.Rules); err != nil {
+			return invalid("persona %q: %v", p.Host, err)
 		}
 	}
 	return nil
@@ -203,6 +207,9 @@ func differences(a, b *api.Registration) []string {
 	}
 	return fields
 }
+
+// Of a persona's rules nothing is compared: those of the environment are part of the
+// settings, and those in force can have been replaced since.
 
 // sameBackend leaves out the pin: where a backend is can change, which it is cannot.
 func sameBackend(a, b *api.Backend) bool {

@@ -22,10 +22,10 @@ import (
 // later version is never taken for a registration.
 
 const (
-	fileVersion = 2 // from 2 on with what only one trajectory at a time can have, and with backends
+	fileVersion = 3 // from 2 on with what only one trajectory at a time can have, and with backends; from 3 on with rules
 	oldVersion  = 1 // the oldest that is read
 	fileSuffix  = ".json"
-	maxFile     = 64 << 20 // bytes; the largest valid registration is far below
+	maxFile     = 64 << 20 // bytes; a registration has at most half of that
 )
 
 type envelope struct {
@@ -43,6 +43,9 @@ func write(dir string, t *Trajectory) error {
 	c, err := json.Marshal(content{Since: t.Since, Registration: t.Registration})
 	if err != nil {
 		return fmt.Errorf("registration of %q: %w", t.Trajectory, err)
+	}
+	if len(c) > maxFile/2 {
+		return invalid("registration of %q is not stored: with all its rules it has %d bytes, and %d are allowed", t.Trajectory, len(c), maxFile/2)
 	}
 	sum := sha256.Sum256(c)
 	b, err := json.Marshal(envelope{Version: fileVersion, SHA256: hex.EncodeToString(sum[:]), Content: c})

@@ -512,14 +512,57 @@ func TestRegistrationsOfTheVersionBeforeAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(string(b), `"version":2`, `"version":1`, 1)
-	if old == string(b) {
-		t.Fatalf("no version in %s", b)
+	for version := oldVersion; version < fileVersion; version++ {
+		old := strings.Replace(string(b), fmt.Sprintf(`"version":%d`, fileVersion), fmt.Sprintf(`"version":%d`, version), 1)
+		if old == string(b) {
+			t.Fatalf("no version in %s", b)
+		}
+		if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := open(t, dir); len(r.Snapshot()) != 1 || len(r.Problems()) > 0 {
+			t.Errorf("version %d: %+v, %q", version, r.Snapshot(), r.Problems())
+		}
 	}
-	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+}
+
+func TestRulesAreReplacedDurablyAndWithinBounds(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, dir)
+	reg := registration("a", 1)
+	reg.Personas[0].Rules = []api.Rule{{Path: "/old", Pass: true}}
+	register(t, r, reg)
+	host := reg.Personas[0].Host
+	none := func(*Trajectory) error { return nil }
+	if err := r.SetRules("a", host, []api.Rule{{Path: "/new", Pass: true}}, none); err != nil {
 		t.Fatal(err)
 	}
-	if r := open(t, dir); len(r.Snapshot()) != 1 || len(r.Problems()) > 0 {
-		t.Errorf("%+v, %q", r.Snapshot(), r.Problems())
+	if err := r.SetRules("a", host, []api.Rule{{Path: "/lost", Pass: true}}, func(*Trajectory) error { return errors.New("no room") }); err == nil {
+		t.Error("rules that could not be recorded were taken")
+	}
+	if err := r.SetRules("a", host, []api.Rule{{}}, none); codeOf(err) != api.CodeInvalid {
+		t.Errorf("rules that cannot be followed: %v", err)
+	}
+	if err := r.SetRules("a", "other.example", nil, none); codeOf(err) != api.CodeNotFound {
+		t.Errorf("an unknown persona: %v", err)
+	}
+	long := api.Rule{Pass: true, Query: []api.Condition{{Name: strings.Repeat("x", maxFile/2), Op: api.OpPresent}}}
+	if err := r.SetRules("a", host, []api.Rule{long}, none); codeOf(err) != api.CodeInvalid {
+		t.Errorf("rules of any size: %.200v", err)
+	}
+	for _, r := range []*Registry{r, open(t, dir)} {
+		if p := r.Snapshot()[0].Personas[0]; len(p.Rules) != 1 || p.Rules[0].Path != "/new" || p.RulesRevision != 1 {
+			t.Errorf("%+v", p)
+		}
+		if len(r.Problems()) > 0 {
+			t.Errorf("%v", r.Problems())
+		}
+	}
+	// Registered again as it was, it stays as it is.
+	if unchanged, err := r.Register(reg, func() error { return nil }); err != nil || !unchanged {
+		t.Errorf("%v, %v", unchanged, err)
+	}
+	if p := r.Snapshot()[0].Personas[0]; p.Rules[0].Path != "/new" {
+		t.Errorf("%+v", p)
 	}
 }
