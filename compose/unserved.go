@@ -7,7 +7,6 @@ var unserved = []struct {
 	where func(c *Config) [][]string // each use of it in the file
 }{
 	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
-	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
 	{"rules", func(c *Config) [][]string {
 		return ofPersonas(c, "rules", func(p Persona) bool { return len(p.Rules) > 0 })
 	}},

@@ -39,6 +39,12 @@ type Simulator interface {
 	SetPeers(id string, p api.Peers) error
 	SetNetworks(id string, n api.Networks) error
 	SetPins(id string, p api.Pins) error
+	// Certificates mints one for each of the hostnames, which the trajectory exposes.
+	Certificates(id string, hosts []string) (*api.Certificates, error)
+	// ExposedCursor says up to where a trajectory's sidecar was read.
+	ExposedCursor(ctx context.Context, id string) (*api.ExposedCursor, error)
+	// RecordExposed puts what a sidecar logged into the journal.
+	RecordExposed(ctx context.Context, id string, b *api.ExposedBatch) (*api.ExposedCursor, error)
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

@@ -42,6 +42,15 @@ func (f *fake) Trajectory(string) (*api.TrajectoryStatus, error) {
 func (f *fake) SetPeers(string, api.Peers) error       { return f.err }
 func (f *fake) SetNetworks(string, api.Networks) error { return f.err }
 func (f *fake) SetPins(string, api.Pins) error         { return f.err }
+func (f *fake) Certificates(_ string, hosts []string) (*api.Certificates, error) {
+	return &api.Certificates{Certificates: []api.Certificate{{Host: hosts[0]}}}, f.err
+}
+func (f *fake) ExposedCursor(context.Context, string) (*api.ExposedCursor, error) {
+	return &api.ExposedCursor{Container: "c"}, f.err
+}
+func (f *fake) RecordExposed(_ context.Context, _ string, b *api.ExposedBatch) (*api.ExposedCursor, error) {
+	return &api.ExposedCursor{Container: b.Container, RequestID: "r9"}, f.err
+}
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -101,7 +110,7 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":2`},
+		{"GET", "/v1/status", "", 200, `"protocol":3`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},
@@ -110,6 +119,11 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"PUT", "/v1/trajectories/t1/networks", `[{"name":"external","addresses":["nowhere"]}]`, 400, "nowhere"},
 		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"192.0.2.7"}}`, 200, "{}"},
 		{"PUT", "/v1/trajectories/t1/pins", `{"api":{"container":"c","network":"n","address":"here"}}`, 400, "here"},
+		{"POST", "/v1/trajectories/t1/certificates", `{"hosts":["api.example.com"]}`, 200, `"host":"api.example.com"`},
+		{"POST", "/v1/trajectories/t1/certificates", `{"host":"api.example.com"}`, 400, `unknown field \"host\"`},
+		{"GET", "/v1/trajectories/t1/exposed", "", 200, `"container":"c"`},
+		{"POST", "/v1/trajectories/t1/exposed", `{"container":"c7","requests":[]}`, 200, `{"container":"c7","request_id":"r9"`},
+		{"POST", "/v1/trajectories/t1/exposed", `{"requests":[{"ended":"now"}]}`, 400, "now"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},

@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the administrative interface. The image carries it
 // as the label io.ctis.protocol, and a simulator that speaks another one is
 // replaced like one with another image.
-const Protocol = 2
+const Protocol = 3
 
 // Unattributed is the name under which the journal keeps what belongs to no
 // trajectory: connections whose two ends match no registered network. It is no
@@ -69,6 +69,8 @@ type Registration struct {
 	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
 	// Exclusive is what no other trajectory can have until this one is unregistered.
 	Exclusive []Exclusive `json:"exclusive,omitempty"`
+	// Exposed are the hostnames that the trajectory's own sidecar answers for.
+	Exposed []Exposed `json:"exposed,omitempty"`
 }
 
 // Network is one network on which the simulator serves the trajectory.
@@ -156,6 +158,7 @@ type TrajectoryStatus struct {
 	Networks    []Network     `json:"networks"`
 	Personas    []string      `json:"personas"`
 	Pins        Pins          `json:"pins,omitempty"` // of its backends
+	Exposed     []Exposed     `json:"exposed,omitempty"`
 	Since       time.Time     `json:"since"`
 	Journal     JournalStatus `json:"journal"`
 }
