@@ -19,7 +19,8 @@ type sidecarOverlay struct {
 }
 
 // The sidecar's log is the way its requests take to the journal. It is bounded, since
-// agents fill it; what is written off unread is told in the journal.
+// agents fill it; what is written off unread is told in the journal. The engine's driver
+// "local" keeps bytes as they are; "json-file" replaces what is not UTF-8.
 var sidecarLog = [][2]string{{"max-size", "10m"}, {"max-file", "5"}, {"compress", "true"}}
 
 // The bounds of the sidecar. Eight thousand connections with full buffers stay below.
@@ -73,7 +74,7 @@ func (s *sidecarOverlay) node() *yaml.Node {
 	put(volume, "target", textNode(SidecarDir))
 	put(n, "volumes", &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{volume}})
 	logging := mapNode()
-	put(logging, "driver", textNode("json-file"))
+	put(logging, "driver", textNode("local"))
 	options := mapNode()
 	for _, kv := range sidecarLog {
 		put(options, kv[0], textNode(kv[1]))

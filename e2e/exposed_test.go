@@ -178,7 +178,7 @@ networks:
 	}
 
 	b.checkSidecarIsShut(edge)
-	b.checkNothingButTheTarget(up, nginx, agent)
+	b.checkNothingButTheTarget(up, agent)
 	b.checkExposedJournal(id, agent, up, dir)
 	wait.Wait()
 
@@ -225,7 +225,7 @@ func (b *bed) checkSidecarIsShut(edge string) {
 }
 
 // checkNothingButTheTarget has a target stop, and others take its place.
-func (b *bed) checkNothingButTheTarget(up upJSON, nginx, agent string) {
+func (b *bed) checkNothingButTheTarget(up upJSON, agent string) {
 	b.t.Helper()
 	late, network := up.container(b.t, "late"), up.Trajectory+"_middle"
 	alias := ""
@@ -248,13 +248,16 @@ func (b *bed) checkNothingButTheTarget(up upJSON, nginx, agent string) {
 		return status() == "502 " && strings.Contains(b.lastUpstream(up.container(b.t, "edge")), `"upstream":""`)
 	})
 	// As many as there are dynamic addresses: none of them gets that of the target.
+	var decoys []string
 	for i := range 6 {
 		name := fmt.Sprintf("%s-decoy-%d", up.Trajectory, i)
 		b.decoy(name, network)
+		decoys = append(decoys, name)
 		if got := b.docker("inspect", name, "--format", "{{(index .NetworkSettings.Networks \""+network+"\").IPAddress}}"); got == address {
 			b.t.Errorf("%s got the target's address %s", name, got)
 		}
 	}
+	decoys = append(decoys, up.Trajectory+"-thief", up.Trajectory+"-namesake")
 	b.decoy(up.Trajectory+"-thief", network, "--ip", address)
 	b.decoy(up.Trajectory+"-namesake", network, "--network-alias", "late")
 	if got := status(); got != "502 " {
@@ -277,10 +280,12 @@ func (b *bed) checkNothingButTheTarget(up upJSON, nginx, agent string) {
 	eventually(b.t, "the target is followed to its new address", func() bool { return status() == "200 late" })
 	stop()
 	for answer, n := range asking() {
-		b.t.Logf("%d × %q", n, answer)
 		if answer != "200 late" && answer != "502 " {
 			b.t.Errorf("%d answers were %q", n, answer)
 		}
+	}
+	for _, name := range decoys {
+		b.docker("rm", "-f", "-v", name)
 	}
 }
 

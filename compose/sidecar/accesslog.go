@@ -1,8 +1,11 @@
 package sidecar
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -38,8 +41,31 @@ type logged struct {
 // nobody is what the template calls the server of hostnames that are not exposed.
 const nobody = "_"
 
-// parseLine reads a line of the access log, without its newline.
-func parseLine(line []byte) (api.ExposedRequest, error) {
+// parseLine reads a line of the access log, without its newline: a request, or several,
+// for the engine cuts a line of more than 16 KiB into pieces and loses its end (driver
+// "local"). It returns those that are whole, and an error where something else is there;
+// of a line that is cut off, [io.ErrUnexpectedEOF].
+func parseLine(line []byte) ([]api.ExposedRequest, error) {
+	var all []api.ExposedRequest
+	d := json.NewDecoder(bytes.NewReader(line))
+	for {
+		var raw json.RawMessage
+		err := d.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, fmt.Errorf("a line of the sidecar's log is no request: %w", err)
+		}
+		q, err := parseRequest(raw)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, q)
+	}
+}
+
+func parseRequest(line []byte) (api.ExposedRequest, error) {
 	var l logged
 	latin1 := !utf8.Valid(line)
 	if latin1 {

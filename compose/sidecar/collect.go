@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,8 @@ func collect(ctx context.Context, eng Engine, journal Journal, trajectory, conta
 			err = c.read(eng, time.Time{}, false)
 		}
 	}
-	if err == nil && (len(c.pending) > 0 || c.lost || final && !c.at.Final) {
+	// What is lost is told together with what follows it, so that it is told once.
+	if err == nil && (len(c.pending) > 0 || final && !c.at.Final) {
 		err = c.send(final)
 	}
 	return c.sent, err
@@ -86,6 +88,7 @@ type collector struct {
 	at                    api.ExposedCursor
 	found                 bool // the last request that is in the journal
 	lost                  bool
+	mangled               bool // something that is no request came since the last one
 	pending               []api.ExposedRequest
 	bytes, sent           int
 }
@@ -109,22 +112,21 @@ func (c *collector) read(eng Engine, since time.Time, search bool) error {
 	defer lines.Close() // ends the copying
 	last := c.at.RequestID
 	c.found = !search
-	return eachLine(lines, func(line []byte, whole bool) error {
-		if !whole {
-			c.lost = c.lost || c.found
-			return nil
+	return eachLine(lines, func(line []byte, ended bool) error {
+		requests, err := parseLine(line)
+		for _, q := range requests {
+			if c.found {
+				c.pending, c.lost, c.mangled = append(c.pending, q), c.lost || c.mangled, false
+			}
+			c.found = c.found || q.ID == last
 		}
-		q, err := parseLine(line)
-		switch {
-		case err != nil:
-			c.lost = c.lost || c.found // it was a request, or somebody else writes there
-			return nil
-		case !c.found:
-			c.found = q.ID == last
-			return nil
+		// A last line is still being written. Any other was a request, or somebody else
+		// writes there.
+		if err != nil && c.found && (ended || !errors.Is(err, io.ErrUnexpectedEOF)) {
+			c.mangled = true
 		}
-		c.pending, c.bytes = append(c.pending, q), c.bytes+len(line)
-		if len(c.pending) >= batchRequests || c.bytes >= batchBytes {
+		c.bytes += len(line)
+		if len(c.pending) >= batchRequests || len(c.pending) > 0 && c.bytes >= batchBytes {
 			return c.send(false)
 		}
 		return nil
@@ -143,25 +145,28 @@ func (c *collector) send(final bool) error {
 	return nil
 }
 
-// eachLine calls f with each complete line, without its newline; of one that is too
-// long only that it was there. A last line without a newline is still being written.
-func eachLine(r io.Reader, f func(line []byte, whole bool) error) error {
+// eachLine calls f with each line, without its newline, and whether it had one; of one
+// that is too long with its beginning.
+func eachLine(r io.Reader, f func(line []byte, ended bool) error) error {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
-		whole := true
+		if errors.Is(err, bufio.ErrBufferFull) {
+			line = bytes.Clone(line) // the buffer is used again
+		}
 		for errors.Is(err, bufio.ErrBufferFull) {
-			whole = false
 			_, err = in.ReadSlice('\n')
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
+		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read the sidecar's log: %w", err)
 		}
-		if err := f(line[:len(line)-1], whole); err != nil {
-			return err
+		if ended := err == nil; ended || len(line) > 0 {
+			if err := f(bytes.TrimSuffix(line, []byte("\n")), ended); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
 		}
 	}
 }
