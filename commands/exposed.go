@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/linuxarena/ctis/compose"
 	"github.com/linuxarena/ctis/compose/sidecar"
 	"github.com/linuxarena/ctis/imagehash"
@@ -31,14 +33,36 @@ func (a *app) ensureNginx(ctx context.Context, detail func(string)) (*simulator.
 		Choice: imagehash.Choice{Ref: ref, Policy: imagehash.PullMissing}, Progress: detail,
 	})
 	if err != nil && ctx.Err() == nil {
-		return nil, &hintedError{
-			err: fmt.Errorf("the image %q, which exposed services need, is not here: %w", ref, err),
-			hint: "without a registry, docker save it where it is and docker load it here; " +
-				"or name another image that has nginx with CTIS_NGINX_IMAGE",
-			details: map[string]any{"image": ref},
-		}
+		return nil, noNginx(ref, err)
 	}
 	return image, err
+}
+
+// nginxReady says where sidecars get their image from, without pulling it; an error
+// where an environment that exposes services could not be set up.
+func (a *app) nginxReady(ctx context.Context) (string, error) {
+	ref := a.nginxImage()
+	_, err := a.engine.ImageInspect(ctx, ref)
+	switch {
+	case err == nil:
+		return fmt.Sprintf("image %q is here", ref), nil
+	case !errdefs.IsNotFound(err):
+		return "", fmt.Errorf("look for image %q: %w", ref, err)
+	}
+	if _, err := a.engine.DistributionInspect(ctx, ref, ""); err != nil {
+		return "", noNginx(ref, err)
+	}
+	return fmt.Sprintf("image %q is pulled when it is first needed", ref), nil
+}
+
+// noNginx says how to come by an image that cannot be pulled.
+func noNginx(ref string, err error) error {
+	return &hintedError{
+		err: fmt.Errorf("the image %q, which exposed services need, is not here: %w", ref, err),
+		hint: "without a registry, docker save it where it is and docker load it here; " +
+			"or name another image that has nginx with CTIS_NGINX_IMAGE",
+		details: map[string]any{"image": ref},
+	}
 }
 
 // sidecarImage is the step that makes sure of the sidecar's image.

@@ -130,7 +130,7 @@ func (s *setup) want(taken []netip.Prefix) netpin.Want {
 			}
 		}
 		for _, svc := range f.Services {
-			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static, Static6: svc.Static6, Fixed: svc.Exposed})
+			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static, Static6: svc.Static6, Fixed: svc.Fixed})
 		}
 		for _, have := range s.before.Networks {
 			if have.Key == f.Key && have.Labels[compose.LabelTrajectory] != "" {

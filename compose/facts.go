@@ -37,9 +37,9 @@ type NetworkService struct {
 	Replicas int
 	Static   netip.Addr // ipv4_address; zero: none
 	Static6  netip.Addr // ipv6_address; zero: none
-	// Exposed says that the sidecar reaches it here, so that its address must never
-	// be another container's.
-	Exposed bool
+	// Fixed says that it wants an address that is nobody else's, on whatever network: it
+	// is exposed here, or the sidecar.
+	Fixed bool
 }
 
 // Own says whether ctis gives the network its subnet. One whose ipam is somebody
@@ -72,7 +72,7 @@ func (e *Environment) NetworkFacts() []NetworkFact {
 			if !ok || s.Provider != nil {
 				continue
 			}
-			ns := NetworkService{Name: name, Replicas: s.GetScale(), Exposed: e.exposes(name, key)}
+			ns := NetworkService{Name: name, Replicas: s.GetScale(), Fixed: e.exposes(name, key)}
 			if on != nil {
 				ns.Static, _ = netip.ParseAddr(on.Ipv4Address) // checked by Load
 				ns.Static6, _ = netip.ParseAddr(on.Ipv6Address)
@@ -80,7 +80,7 @@ func (e *Environment) NetworkFacts() []NetworkFact {
 			f.Services = append(f.Services, ns)
 		}
 		if slices.Contains(sidecar, key) {
-			f.Services = append(f.Services, NetworkService{Name: e.sidecarName(), Replicas: 1})
+			f.Services = append(f.Services, NetworkService{Name: e.sidecarName(), Replicas: 1, Fixed: true})
 		}
 		if len(f.Services) > 0 {
 			facts = append(facts, f)

@@ -175,28 +175,33 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 	if err := e.endpoints(name, s, in, o); err != nil {
 		return nil, err
 	}
-	return o, e.ownDNS(name, s, in, o)
+	return o, e.ownDNS(name, s, in, o, notes)
 }
 
 // ownDNS makes the served hostnames known to a service that asks a resolver of its own.
-func (e *Environment) ownDNS(name string, s types.ServiceConfig, in OverrideInput, o *serviceOverlay) error {
+func (e *Environment) ownDNS(name string, s types.ServiceConfig, in OverrideInput, o *serviceOverlay, notes *[]string) error {
 	if _, on := s.Networks[e.Network]; !on || len(s.DNS) == 0 {
 		return nil
 	}
-	add := func(what string, at netip.Addr, hosts []string) error {
-		if len(hosts) > 0 && !at.IsValid() {
-			return fmt.Errorf("service %q has dns of its own, and the %s's address on network %q is not planned", name, what, e.Network)
-		}
-		for _, host := range hosts {
-			o.ExtraHosts[host] = at.String()
-		}
+	plan := in.Networks[e.Network]
+	if len(e.Config.Personas) > 0 && !plan.Simulator.IsValid() {
+		return fmt.Errorf("service %q has dns of its own, and the simulator's address on network %q is not planned", name, e.Network)
+	}
+	for _, host := range e.Hostnames() {
+		o.ExtraHosts[host] = plan.Simulator.String()
+	}
+	sidecar := e.Sidecar(in.ID)
+	if sidecar == nil {
 		return nil
 	}
-	if err := add("simulator", in.Networks[e.Network].Simulator, e.Hostnames()); err != nil {
-		return err
+	at := plan.Services[sidecar.Service]
+	if !at.IsValid() {
+		// The environment's own subnet has no room for fixed addresses.
+		*notes = append(*notes, fmt.Sprintf("service %q has dns of its own, which has to know the exposed hostnames: network %q has no fixed address for their sidecar", name, e.Network))
+		return nil
 	}
-	if sidecar := e.Sidecar(in.ID); sidecar != nil {
-		return add("sidecar", in.Networks[e.Network].Services[sidecar.Service], sidecar.Hostnames())
+	for _, host := range sidecar.Hostnames() {
+		o.ExtraHosts[host] = at.String()
 	}
 	return nil
 }

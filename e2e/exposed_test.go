@@ -412,7 +412,7 @@ func TestTwoTrajectoriesExposeOneHostnameEach(t *testing.T) {
 		t.Fatalf("names have %d characters", n)
 	}
 	// The second has as many, and as long, names as there may be.
-	ids, agents := []string{b.id("one"), b.id("two")}, []string{}
+	ids, dirs, agents := []string{b.id("one"), b.id("two")}, []string{}, []string{}
 	for i, more := range []string{"", many.String()} {
 		dir := environment(t, map[string]string{
 			"ctis.toml": "network = \"external\"\n[exposed_services]\n\"api.taskflow.co\" = \"web:3000\"\n" + more,
@@ -424,6 +424,7 @@ networks: {external: {driver: bridge}, inner: {}}
 `, nginx, origins(t), fmt.Sprint("web-", i)),
 		})
 		up := b.up(dir, ids[i])
+		dirs = append(dirs, dir)
 		agents = append(agents, up.container(t, "default"))
 		b.exec(up.container(t, "edge-2"), "nginx", "-e", "stderr", "-t", "-c", "/etc/edge/nginx.conf")
 	}
@@ -462,6 +463,40 @@ networks: {external: {driver: bridge}, inner: {}}
 	}
 	if r := b.ctis("repair", ids[0]); r.code != 1 || !strings.Contains(r.stderr, "ctis up") {
 		t.Errorf("repair: %d %s", r.code, r.stderr)
+	}
+	up := b.up(dirs[0], ids[0])
+	b.curl(agents[0], "https://api.taskflow.co/back")
+
+	// It is no longer what this ctis would make: then it is made anew, and nothing it
+	// logged is lost.
+	conf := t.TempDir() + "/nginx.conf"
+	b.docker("cp", up.container(t, "edge-2")+":/etc/edge/nginx.conf", conf)
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(conf, append(text, "# of another version\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.docker("cp", conf, up.container(t, "edge-2")+":/etc/edge/nginx.conf")
+	r := b.ctis("up", dirs[0], "--id", ids[0]).must(t, 0)
+	if !strings.Contains(r.stderr, "its configuration is another one now") {
+		t.Errorf("up: %s", r.stderr)
+	}
+	if got := b.curl(agents[0], "-o", "/dev/null", "-w", "%header{x-origin}", "https://api.taskflow.co/anew"); got != "web-0" {
+		t.Errorf("of the sidecar that was made anew: %q", got)
+	}
+	var told []string
+	for _, r := range b.journal(ids[0]) {
+		switch {
+		case r.Kind == api.KindGap:
+			told = append(told, r.Error)
+		case r.Request != nil && !strings.HasPrefix(r.Request.Target, "/?n="):
+			told = append(told, r.Request.Target)
+		}
+	}
+	if len(told) != 3 || !strings.Contains(told[0], "removed before they were read") || told[1] != "/back" || told[2] != "/anew" {
+		t.Errorf("told is %q", told)
 	}
 }
 
