@@ -242,6 +242,7 @@ func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideI
 		if sidecar != nil {
 			if alias := sidecar.alias(name, key); alias != "" {
 				n.Aliases = append(n.Aliases, alias)
+				o.Labels[LabelExposed] = key + "=" + alias
 			}
 		}
 		changed = changed || n.IPv4 != "" || n.IPv6 != "" || len(n.Aliases) > 0

@@ -15,6 +15,10 @@ import (
 // environment's files.
 const LabelSidecar = "io.ctis.sidecar"
 
+// LabelExposed is on the services that are exposed: the key of the network on which the
+// sidecar reaches them, = and the name by which.
+const LabelExposed = "io.ctis.exposed"
+
 // DefaultNginxImage is the sidecar's image where nobody names another.
 const DefaultNginxImage = "nginx:stable-alpine"
 

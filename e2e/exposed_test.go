@@ -31,14 +31,6 @@ func newExposedBed(t *testing.T) (b *bed, nginx string) {
 	return b, nginx
 }
 
-// transferSize is how long uploads and downloads are, in bytes.
-func transferSize(t *testing.T) int64 {
-	if os.Getenv("CTIS_E2E_UPLOAD") == "" {
-		return 128 << 20
-	}
-	return largeUpload(t)
-}
-
 // silenceTime is how long an event stream says nothing. nginx gives up after a minute
 // unless it is told otherwise.
 func silenceTime(t *testing.T) time.Duration {
@@ -96,6 +88,7 @@ endpoints = ["webhook"]
 "deep.taskflow.co" = "deep:80"
 "pool.taskflow.co" = "pool:8000"
 "late.taskflow.co" = "late:3000"
+"absent.taskflow.co" = "absent:80"
 `,
 		"compose.yaml": fmt.Sprintf(`services:
   default: {image: %[1]q, command: [sleep, infinity], init: true, networks: [external]}
@@ -104,6 +97,7 @@ endpoints = ["webhook"]
   deep: {image: %[2]q, command: [deep, ":80"], networks: [deep]}
   pool: {image: %[2]q, command: [pool, ":8000"], networks: [middle], scale: 2}
   late: {image: %[2]q, command: [late, ":3000"], networks: [middle]}
+  absent: {image: %[2]q, command: [absent, ":80"], networks: [deep], scale: 0}
 networks:
   external: {driver: bridge}
   middle: {}
@@ -112,7 +106,7 @@ networks:
 	})
 	id := b.id("exposed")
 	up := b.up(dir, id)
-	if want := map[string]string{"api.taskflow.co": "web:3000", "admin.taskflow.co": "web:3001", "deep.taskflow.co": "deep:80", "pool.taskflow.co": "pool:8000", "late.taskflow.co": "late:3000"}; fmt.Sprint(up.ExposedServices) != fmt.Sprint(want) {
+	if want := map[string]string{"api.taskflow.co": "web:3000", "admin.taskflow.co": "web:3001", "deep.taskflow.co": "deep:80", "pool.taskflow.co": "pool:8000", "late.taskflow.co": "late:3000", "absent.taskflow.co": "absent:80"}; fmt.Sprint(up.ExposedServices) != fmt.Sprint(want) {
 		t.Errorf("exposed: %v", up.ExposedServices)
 	}
 	agent, edge := up.container(t, "default"), up.container(t, "edge")
@@ -128,13 +122,14 @@ networks:
 	})
 	defer wait.Wait()
 
+	forged := []string{"-H", "X-Forwarded-For: 192.0.2.66", "-H", "X_Forwarded_For: 192.0.2.66", "-H", "X-Forwarded-Host: forged.example", "-H", "Connection: X-Forwarded-For"}
 	for host, c := range map[string]struct{ origin, network string }{
 		"api.taskflow.co": {"web", "external"}, "admin.taskflow.co": {"web", "external"}, "deep.taskflow.co": {"deep", "deep"}, "pool.taskflow.co": {"pool", "middle"},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			var got asked
 			url := scheme + "://" + host + "/a%2Fb//c?x=%20&y"
-			if err := json.Unmarshal([]byte(b.curl(agent, "--path-as-is", url)), &got); err != nil || got.Origin != c.origin || got.Method != "GET" || got.Host != host ||
+			if err := json.Unmarshal([]byte(b.curl(agent, append(forged, "--path-as-is", url)...)), &got); err != nil || got.Origin != c.origin || got.Method != "GET" || got.Host != host ||
 				got.Target != "/a%2Fb//c?x=%20&y" || got.Proto != scheme || got.For != up.address(t, "default", "external") || got.ForwardedHost != host ||
 				!strings.HasPrefix(got.Peer, up.address(t, "edge", c.network)+":") {
 				t.Errorf("%s: %+v, %v", url, got, err)
@@ -146,7 +141,7 @@ networks:
 	}
 
 	// Bodies, headers and protocols go through as they are.
-	size := transferSize(t)
+	size := largeUpload(t)
 	zeros := fmt.Sprintf("head -c %d /dev/zero", size)
 	sum := strings.Fields(b.exec(agent, "sh", "-c", zeros+" | sha256sum"))[0]
 	if got := b.exec(agent, "sh", "-c", zeros+" | curl -sS --max-time 300 -T - https://api.taskflow.co/upload"); got != fmt.Sprintf(`{"size":%d,"sha256":%q}`, size, sum) {
@@ -170,6 +165,9 @@ networks:
 				t.Errorf("%s: no %q in %q", code, want, got)
 			}
 		}
+	}
+	if got := b.curl(agent, "-o", "/dev/null", "-w", "%{http_code}", "https://absent.taskflow.co/"); got != "502" {
+		t.Errorf("a target that never was there: %q", got)
 	}
 	for _, probe := range [][]string{{"-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: nobody.example", "http://api.taskflow.co/"}, {"-o", "/dev/null", "-w", "%{http_code}", "--connect-to", "nobody.example:443:api.taskflow.co:443", "https://nobody.example/"}} {
 		if got := b.curl(agent, probe...); got != "404" && !strings.Contains(got, "unrecognized name") {
@@ -392,7 +390,7 @@ while s.recv(4096): pass
 		b.t.Errorf("%+v, %v; %d requests were seen", status, err, len(seen))
 	}
 	before := b.docker("inspect", up.container(b.t, "edge"), "--format", "{{.Id}} {{.State.StartedAt}}")
-	if again := b.up(dir, id); len(again.ExposedServices) != 5 || b.docker("inspect", up.container(b.t, "edge"), "--format", "{{.Id}} {{.State.StartedAt}}") != before {
+	if again := b.up(dir, id); len(again.ExposedServices) != 6 || b.docker("inspect", up.container(b.t, "edge"), "--format", "{{.Id}} {{.State.StartedAt}}") != before {
 		b.t.Error("ctis up again changed the sidecar")
 	}
 }
@@ -420,8 +418,8 @@ func TestTwoTrajectoriesExposeOneHostnameEach(t *testing.T) {
   default: {image: %[1]q, command: [sleep, infinity], init: true, networks: [external]}
   edge: {image: %[1]q, command: [sleep, infinity], init: true, networks: [external]}
   web: {image: %[2]q, command: [%[3]q, ":3000", ":3001"], networks: [inner]}
-networks: {external: {driver: bridge}, inner: {}}
-`, nginx, origins(t), fmt.Sprint("web-", i)),
+networks: {external: {driver: bridge, enable_ipv6: %[4]t}, inner: {}}
+`, nginx, origins(t), fmt.Sprint("web-", i), i == 0),
 		})
 		up := b.up(dir, ids[i])
 		dirs = append(dirs, dir)
@@ -442,16 +440,19 @@ networks: {external: {driver: bridge}, inner: {}}
 	if got := b.curl(agents[1], "-w", " %header{x-origin}", "-o", "/dev/null", "https://"+name(498)+"/"); got != " web-1" {
 		t.Errorf("the last of 500 hostnames: %q", got)
 	}
+	if got := b.curl(agents[0], "-6", "-w", " %header{x-origin}", "-o", "/dev/null", "https://api.taskflow.co/?n=6"); got != " web-0" {
+		t.Errorf("by IPv6: %q", got)
+	}
 	for i, id := range ids {
-		n := 0
+		n := i // the first was asked once more
 		for _, r := range b.journal(id, "--kind", "exposed", "--host", "api.taskflow.co") {
 			if r.Trajectory != id || r.Exposed.Target != "web:3000" {
 				t.Errorf("%+v", r)
 			}
 			n++
 		}
-		if n != each {
-			t.Errorf("trajectory %d: %d of %d requests are in the journal", i, n, each)
+		if n != each+1 {
+			t.Errorf("trajectory %d: %d of %d requests are in the journal", i, n-i, each+1-i)
 		}
 	}
 
@@ -463,6 +464,17 @@ networks: {external: {driver: bridge}, inner: {}}
 	}
 	if r := b.ctis("repair", ids[0]); r.code != 1 || !strings.Contains(r.stderr, "ctis up") {
 		t.Errorf("repair: %d %s", r.code, r.stderr)
+	}
+	// And puts a target on its network by hand, where nobody finds it then.
+	web := ids[0] + "-web-1"
+	b.up(dirs[0], ids[0])
+	if got := b.ctis("status").must(t, 0); strings.Contains(got.stderr, "sidecar") {
+		t.Errorf("status: %s", got.stderr)
+	}
+	b.docker("network", "disconnect", ids[0]+"_inner", web)
+	b.docker("network", "connect", ids[0]+"_inner", web)
+	if got := b.ctis("status").must(t, 0); !strings.Contains(got.stderr, "without a way to container \""+web) {
+		t.Errorf("status: %s", got.stderr)
 	}
 	up := b.up(dirs[0], ids[0])
 	b.curl(agents[0], "https://api.taskflow.co/back")

@@ -77,6 +77,17 @@ func TestDriftIsFoundInEveryForm(t *testing.T) {
 		{"the sidecar lost a hostname", func(f *fakeEngine, s *api.TrajectoryStatus) {
 			exposing(t, f, s, "other.example")
 		}, "sidecar", `not known as "api.example" on network "external"`, true},
+		{"the sidecar does not find a target any more", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+			c, _ := f.container("t1-default-1")
+			c.Config.Labels[labelExposed] = "external=x0123"
+		}, "sidecar", `without a way to container "t1-default-1"`, true},
+		{"the sidecar finds its target", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+			c, _ := f.container("t1-default-1")
+			c.Config.Labels[labelExposed] = "external=x0123"
+			endpointOf(f, "t1-default-1").Aliases = []string{"x0123"}
+		}, "", "", false},
 		{"the sidecar is as it was set up", func(f *fakeEngine, s *api.TrajectoryStatus) {
 			exposing(t, f, s, "api.example")
 		}, "", "", false},

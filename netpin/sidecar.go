@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -12,8 +13,11 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// labelSidecar is on the sidecar of exposed services, as package compose puts it there.
-const labelSidecar = "io.ctis.sidecar"
+// The labels of exposed services, as package compose puts them there.
+const (
+	labelSidecar = "io.ctis.sidecar" // on the sidecar
+	labelExposed = "io.ctis.exposed" // on a target: the network's key = the alias by which the sidecar finds it
+)
 
 // Sidecar finds the sidecar of the project's exposed services; false where there is none.
 func (p Project) Sidecar() (Container, bool) {
@@ -90,5 +94,33 @@ func sidecarDrift(ctx context.Context, eng Engine, t api.TrajectoryStatus, p Pro
 			}
 		}
 	}
-	return nil, nil
+	return targetDrift(ctx, eng, p)
+}
+
+// targetDrift looks whether the sidecar finds each target that runs.
+func targetDrift(ctx context.Context, eng Engine, p Project) ([]Drift, error) {
+	var found []Drift
+	for _, c := range p.Containers {
+		key, alias, ok := strings.Cut(c.Labels[labelExposed], "=")
+		if !ok || c.State != "running" || c.OneOff() {
+			continue
+		}
+		is, err := eng.ContainerInspect(ctx, c.ID)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at container %q: %w", c.Name, err)
+		}
+		for _, n := range p.Networks {
+			if n.Key != key {
+				continue // an external one is not the project's, and has no key
+			}
+			if e := endpoint(is, n.ID, n.Name); e == nil || !slices.Contains(e.Aliases, alias) {
+				found = append(found, Drift{Kind: DriftSidecar, Network: key, Service: c.Service, Container: c.Name, ContainerID: c.ID,
+					Have: fmt.Sprintf("without a way to container %q, which was put on network %q anew", c.Name, key)})
+			}
+		}
+	}
+	return found, nil
 }

@@ -72,6 +72,12 @@ func named(name string) http.Handler {
 		fmt.Fprintf(w, "status %d of my own", code)
 	})
 	asked := func(w http.ResponseWriter, r *http.Request) {
+		for field := range r.Header {
+			if strings.Contains(field, "_") {
+				http.Error(w, "a field that programs take for another: "+field, http.StatusBadRequest)
+				return
+			}
+		}
 		answer := map[string]string{"origin": name, "method": r.Method, "host": r.Host, "target": r.RequestURI, "peer": r.RemoteAddr,
 			"for": r.Header.Get("X-Forwarded-For"), "proto": r.Header.Get("X-Forwarded-Proto"), "forwarded_host": r.Header.Get("X-Forwarded-Host")}
 		_ = json.NewEncoder(w).Encode(answer) // whoever asked sees that it is cut off
