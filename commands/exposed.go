@@ -21,6 +21,9 @@ import (
 // after two seconds.
 const sidecarStop = 5 * time.Second
 
+// registryPatience is how long a registry may take to say whether it has an image.
+const registryPatience = 10 * time.Second
+
 // nginxImage is the image of sidecars.
 func (a *app) nginxImage() string {
 	return cmp.Or(a.env["CTIS_NGINX_IMAGE"], compose.DefaultNginxImage)
@@ -49,6 +52,9 @@ func (a *app) nginxReady(ctx context.Context) (string, error) {
 	case !errdefs.IsNotFound(err):
 		return "", fmt.Errorf("look for image %q: %w", ref, err)
 	}
+	// Without a way out, to give up takes engines half a minute.
+	ctx, cancel := context.WithTimeout(ctx, registryPatience)
+	defer cancel()
 	if _, err := a.engine.DistributionInspect(ctx, ref, ""); err != nil {
 		return "", noNginx(ref, err)
 	}

@@ -38,6 +38,13 @@ func TestWhereTheSidecarsImageComesFromIsTold(t *testing.T) {
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || !strings.Contains(detail, c.detail) {
 			t.Errorf("%s: %q, %v", c.name, detail, err)
 		}
+		if check := a.checkNginx(t.Context()); check.OK != (c.err == "") {
+			t.Errorf("%s: %+v", c.name, check)
+		}
+		delete(a.env, "CTIS_NGINX_IMAGE")
+		if check := a.checkNginx(t.Context()); !check.OK || (check.Fix != "") != (c.name == "nowhere") {
+			t.Errorf("%s, which nobody named: %+v", c.name, check)
+		}
 		srv.Close()
 	}
 	if got := (&app{}).nginxImage(); got != "nginx:stable-alpine" {

@@ -172,6 +172,9 @@ networks:
 		}
 	}
 
+	if got := b.ctis("doctor", id).must(t, 0).stdout; strings.Contains(got, "edge") {
+		t.Errorf("doctor: %s", got)
+	}
 	b.checkSidecarIsShut(edge)
 	b.checkNothingButTheTarget(up, agent)
 	b.checkExposedJournal(id, agent, up, dir)
