@@ -84,7 +84,7 @@ func TestPackagesImportOnlyWhatTheirRoomAllows(t *testing.T) {
 				if !under(file, "e2e") {
 					t.Errorf("%s imports %s, which is for tests", file, name)
 				}
-			case strings.HasPrefix(name, "github.com/docker/docker/") && file != "commands/app.go" && !under(file, "compose/assets", "compose/trust", "netpin", "simulator", "e2e", "bench"):
+			case strings.HasPrefix(name, "github.com/docker/docker/") && file != "commands/app.go" && !under(file, "compose/assets", "compose/sidecar", "compose/trust", "netpin", "simulator", "e2e", "bench"):
 				t.Errorf("%s imports %s: the engine's client is used in few places, so that its successor touches few", file, name)
 			case strings.HasPrefix(name, "github.com/compose-spec/") && path.Dir(file) != "compose":
 				t.Errorf("%s imports %s: only package compose knows the Compose model", file, name)

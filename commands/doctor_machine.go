@@ -36,9 +36,25 @@ func (a *app) machine(ctx context.Context) []check {
 	image, c := a.checkImage(ctx)
 	add(c)
 	add(a.checkSimulator(ctx, image)...)
+	add(a.checkNginx(ctx))
 	add(a.checkAddresses(ctx))
 	add(a.checkDisk(ctx))
 	return checks
+}
+
+// checkNginx says where sidecars get their image from. Only environments that expose
+// services need one, so that it is no fault to have none, unless one was named.
+func (a *app) checkNginx(ctx context.Context) check {
+	const name = "sidecar image"
+	detail, err := a.nginxReady(ctx)
+	if err == nil {
+		return passed(name, detail)
+	}
+	c := a.refused(ctx, name, err)
+	if a.env["CTIS_NGINX_IMAGE"] == "" {
+		c.OK, c.Detail = true, c.Detail+" (environments without exposed services do without)"
+	}
+	return c
 }
 
 func (a *app) checkCompose(ctx context.Context) check {

@@ -113,6 +113,16 @@ func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	if err != nil {
 		return err
 	}
+	if _, archived := api.SplitArchived(o.id); !o.unattributed && archived == 0 {
+		if err := a.readExposed(ctx, o.id); err != nil {
+			return err
+		}
+		if o.follow {
+			watched, end := context.WithCancel(ctx)
+			defer end()
+			go a.watchExposed(watched, o.id)
+		}
+	}
 	show := a.printLine
 	if !a.json && !o.raw {
 		show = a.recordTable()

@@ -46,7 +46,7 @@ func (s *setup) members(ctx context.Context) error {
 	if len(s.nets) == 0 {
 		return nil // the simulator is not attached yet
 	}
-	t := api.TrajectoryStatus{Trajectory: s.id, Networks: slices.Clone(s.nets), Personas: s.env.Hostnames()}
+	t := api.TrajectoryStatus{Trajectory: s.id, Networks: slices.Clone(s.nets), Personas: s.env.Hostnames(), Exposed: s.env.Exposed()}
 	for i := range t.Networks {
 		t.Networks[i].Peers = nil // the containers were looked at above
 	}
@@ -89,9 +89,18 @@ func (s *setup) replace(ctx context.Context, found []netpin.Drift) error {
 	}
 	var ids []string
 	for _, d := range found {
+		if c, ok := s.before.Sidecar(); ok && c.ID == d.ContainerID {
+			if err := s.app.endSidecar(ctx, s.sim.Client, s.id, c); err != nil {
+				return err
+			}
+		}
 		switch d.Kind {
 		case netpin.DriftContainer, netpin.DriftOff:
 			ids = append(ids, d.ContainerID)
+		case netpin.DriftSidecar:
+			if d.ContainerID != "" {
+				ids = append(ids, d.ContainerID)
+			}
 		case netpin.DriftGone:
 			// Whatever was on it refers to what is no more.
 			for _, n := range s.known.Networks {

@@ -68,6 +68,9 @@ func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulat
 	if err := a.ours(ctx, project); err != nil {
 		return result, err
 	}
+	if err := a.lastOfSidecar(ctx, id, project, seen, line); err != nil {
+		return result, err
+	}
 	line.detail("unregistering")
 	networks, err := a.unregister(ctx, id, seen, &result)
 	if err != nil {

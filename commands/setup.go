@@ -71,16 +71,26 @@ func (s *setup) run(ctx context.Context) error {
 	if done || err != nil {
 		return err
 	}
+	if err := s.renewSidecar(ctx); err != nil {
+		return err
+	}
+	exposes := len(s.env.Config.ExposedServices) > 0
 	for _, step := range []struct {
 		title string
 		run   func(context.Context, *uiStep) (string, error)
+		skip  bool
 	}{
-		{"Creating containers", s.create},
-		{"Attaching the simulator", s.attach},
-		{"Registering personas", s.register},
-		{"Installing trust", s.trust},
-		{"Starting services", s.start},
+		{"Sidecar image", s.sidecarImage, !exposes},
+		{"Creating containers", s.create, false},
+		{"Attaching the simulator", s.attach, false},
+		{"Registering personas", s.register, false},
+		{"Exposing services", s.expose, !exposes},
+		{"Installing trust", s.trust, false},
+		{"Starting services", s.start, false},
 	} {
+		if step.skip {
+			continue
+		}
 		if err := s.steps.do(ctx, step.title, step.run); err != nil {
 			return err
 		}
@@ -244,6 +254,9 @@ func (s *setup) alreadyUp(ctx context.Context) (bool, error) {
 		if err := s.relook(ctx); err != nil {
 			return false, err
 		}
+	}
+	if err := s.renewSidecar(ctx); err != nil {
+		return false, err
 	}
 	verdicts, err := s.app.judge(ctx, s.env, s.id, nil)
 	if err != nil || !verdicts.up() {

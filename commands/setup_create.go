@@ -130,7 +130,7 @@ func (s *setup) want(taken []netip.Prefix) netpin.Want {
 			}
 		}
 		for _, svc := range f.Services {
-			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static, Static6: svc.Static6})
+			n.Services = append(n.Services, netpin.ServiceWant{Name: svc.Name, Replicas: svc.Replicas, Static: svc.Static, Static6: svc.Static6, Fixed: svc.Fixed})
 		}
 		for _, have := range s.before.Networks {
 			if have.Key == f.Key && have.Labels[compose.LabelTrajectory] != "" {
@@ -164,7 +164,7 @@ func (s *setup) existing(networkID string) map[string][]netip.Addr {
 // is in effect. It returns what people should know about it.
 func (s *setup) override(ctx context.Context) ([]string, error) {
 	in := compose.OverrideInput{
-		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir, CADirs: s.caDirs,
+		ID: s.id, Instance: s.app.instance, CAEnv: trust.Env(), CADir: trust.BundleDir, CADirs: s.caDirs, NginxImage: s.app.nginxImage(),
 		Networks: make(map[string]compose.NetworkPlan, len(s.plan.Networks)),
 	}
 	for key, n := range s.plan.Networks {

@@ -102,6 +102,9 @@ func (s *setup) report(ctx context.Context) error {
 		r.Simulator.Address = s.nets[0].Addresses[0].String()
 	}
 	r.Personas, r.ExposedServices, r.UpstreamProxies = s.env.Hostnames(), map[string]string{}, []string{}
+	for _, x := range s.env.Config.ExposedServices {
+		r.ExposedServices[string(x.Host)] = x.Target.String()
+	}
 	r.Services = []upService{}
 	for _, c := range project.Containers {
 		svc := upService{Service: c.Service, Container: c.Name, Addresses: map[string]string{}, Ports: c.Ports}

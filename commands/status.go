@@ -31,16 +31,19 @@ type simulatorStatus struct {
 
 // trajectoryStatus is one trajectory as `ctis status` shows it.
 type trajectoryStatus struct {
-	Trajectory  string    `json:"trajectory"`
-	Environment string    `json:"environment"`
-	Network     string    `json:"network"`
-	Address     string    `json:"address"`
-	Personas    []string  `json:"personas"`
-	Requests    uint64    `json:"requests"`
-	Truncated   uint64    `json:"truncated"` // records whose body was not kept whole
-	Dropped     uint64    `json:"dropped"`   // requests without a record of their own
-	Since       time.Time `json:"since"`
-	Stale       bool      `json:"stale"` // registered, but its project has no container any more
+	Trajectory  string   `json:"trajectory"`
+	Environment string   `json:"environment"`
+	Network     string   `json:"network"`
+	Address     string   `json:"address"`
+	Personas    []string `json:"personas"`
+	// Exposed are the hostnames that the trajectory's sidecar answers for, with what
+	// is behind them as service:port.
+	Exposed   map[string]string `json:"exposed_services"`
+	Requests  uint64            `json:"requests"`
+	Truncated uint64            `json:"truncated"` // records whose body was not kept whole
+	Dropped   uint64            `json:"dropped"`   // requests without a record of their own
+	Since     time.Time         `json:"since"`
+	Stale     bool              `json:"stale"` // registered, but its project has no container any more
 	// Registered is false for one that has containers and that the simulator does
 	// not serve: its set-up was broken off, or the simulator cannot be asked.
 	Registered bool `json:"registered"`
@@ -92,6 +95,9 @@ func (a *app) runStatus(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the simulator %q does not answer: %w", sim.Container, err)
 		}
+		if st, err = a.statusWithExposed(ctx, admin, st); err != nil {
+			return err
+		}
 		sim.Protocol, sim.Retired, sim.Unmatched, sim.Problems = st.Protocol, st.Retired, st.Unattributed, st.Problems
 		sim.Started = st.Started.UTC().Format(time.RFC3339)
 		for _, t := range st.Trajectories {
@@ -108,7 +114,7 @@ func (a *app) runStatus(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(trajectories, func(t trajectoryStatus) bool { return t.Trajectory == id }) {
-			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}, Drift: []netpin.Drift{}})
+			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}, Exposed: map[string]string{}, Drift: []netpin.Drift{}})
 		}
 	}
 	if seen.ID != "" && !seen.Foreign && !seen.Answering {
@@ -120,11 +126,36 @@ func (a *app) runStatus(ctx context.Context) error {
 	return a.printStatus(sim, trajectories)
 }
 
+// statusWithExposed brings the requests to exposed services into the journals first,
+// so that they are counted, and returns the status after that.
+func (a *app) statusWithExposed(ctx context.Context, admin *api.Client, st *api.Status) (*api.Status, error) {
+	exposes := false
+	for _, t := range st.Trajectories {
+		if len(t.Exposed) == 0 {
+			continue
+		}
+		exposes = true
+		if err := a.collectExposed(ctx, admin, t.Trajectory); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			a.ui.warn(fmt.Sprintf("trajectory %q: the newest requests to its exposed services cannot be read: %v", t.Trajectory, err))
+		}
+	}
+	if !exposes {
+		return st, nil
+	}
+	return admin.Status(ctx)
+}
+
 func (a *app) trajectoryStatus(ctx context.Context, simulatorID string, t api.TrajectoryStatus) (trajectoryStatus, error) {
 	s := trajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Personas: t.Personas,
 		Registered: true, Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
-		Drift: []netpin.Drift{},
+		Drift: []netpin.Drift{}, Exposed: map[string]string{},
+	}
+	for _, x := range t.Exposed {
+		s.Exposed[x.Host] = fmt.Sprintf("%s:%d", x.Service, x.Port)
 	}
 	for _, n := range t.Networks {
 		s.Network = n.Name

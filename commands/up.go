@@ -3,6 +3,8 @@ package commands
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -128,6 +130,11 @@ func (a *app) printUp(r *upResult) error {
 	}
 	for _, host := range r.Personas {
 		if _, err := fmt.Fprintf(w, "  https://%s\n", host); err != nil {
+			return err
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(r.ExposedServices)) {
+		if _, err := fmt.Fprintf(w, "  https://%s → %s\n", host, r.ExposedServices[host]); err != nil {
 			return err
 		}
 	}

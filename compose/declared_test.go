@@ -232,7 +232,7 @@ func TestExamplesOfTheDocumentationAreValid(t *testing.T) {
 			t.Errorf("%s\n%s", example, render(ps, dir))
 		}
 	}
-	if examples != 3 {
+	if examples != 4 {
 		t.Errorf("%d examples", examples)
 	}
 }

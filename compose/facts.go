@@ -2,6 +2,7 @@ package compose
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
@@ -36,6 +37,9 @@ type NetworkService struct {
 	Replicas int
 	Static   netip.Addr // ipv4_address; zero: none
 	Static6  netip.Addr // ipv6_address; zero: none
+	// Fixed says that it wants an address that is nobody else's, on whatever network: it
+	// is exposed here, or the sidecar.
+	Fixed bool
 }
 
 // Own says whether ctis gives the network its subnet. One whose ipam is somebody
@@ -45,9 +49,10 @@ func (n NetworkFact) Own() bool {
 }
 
 // NetworkFacts describes each network that at least one active service is on,
-// sorted by key. Pure.
+// sorted by key. The sidecar is among the services. Pure.
 func (e *Environment) NetworkFacts() []NetworkFact {
 	var facts []NetworkFact
+	sidecar := sidecarNetworks(e.Config, e.Project)
 	for _, key := range sortedKeys(e.Project.Networks) {
 		n := e.Project.Networks[key]
 		f := NetworkFact{
@@ -67,12 +72,15 @@ func (e *Environment) NetworkFacts() []NetworkFact {
 			if !ok || s.Provider != nil {
 				continue
 			}
-			ns := NetworkService{Name: name, Replicas: s.GetScale()}
+			ns := NetworkService{Name: name, Replicas: s.GetScale(), Fixed: e.exposes(name, key)}
 			if on != nil {
 				ns.Static, _ = netip.ParseAddr(on.Ipv4Address) // checked by Load
 				ns.Static6, _ = netip.ParseAddr(on.Ipv6Address)
 			}
 			f.Services = append(f.Services, ns)
+		}
+		if slices.Contains(sidecar, key) {
+			f.Services = append(f.Services, NetworkService{Name: e.sidecarName(), Replicas: 1, Fixed: true})
 		}
 		if len(f.Services) > 0 {
 			facts = append(facts, f)
@@ -103,12 +111,16 @@ type ServiceFacts struct {
 	Provider bool // run by a provider: no container at all
 }
 
-// ServiceFacts describes every active service, sorted by name. Pure.
+// ServiceFacts describes every active service, sorted by name, and the sidecar after
+// them. Pure.
 func (e *Environment) ServiceFacts() []ServiceFacts {
 	var facts []ServiceFacts
 	for _, name := range e.Project.ServiceNames() {
 		s := e.Project.Services[name]
 		facts = append(facts, ServiceFacts{Name: name, Replicas: s.GetScale(), Provider: s.Provider != nil})
+	}
+	if len(e.Config.ExposedServices) > 0 {
+		facts = append(facts, ServiceFacts{Name: e.sidecarName(), Replicas: 1})
 	}
 	return facts
 }

@@ -34,6 +34,8 @@ type OverrideInput struct {
 	// CADirs are, by service, directories of a read-only root that hold trust stores:
 	// each gets a volume, which begins as a copy of what the image has there.
 	CADirs map[string][]string
+	// NginxImage is the sidecar's; needed where services are exposed.
+	NginxImage string
 }
 
 // NetworkPlan is what was planned for one network of the project.
@@ -61,6 +63,7 @@ const optionMTU = "com.docker.network.driver.mtu"
 // terms of the merged model. It is both rendered and verified.
 type overlay struct {
 	Services map[string]*serviceOverlay
+	Sidecar  *sidecarOverlay // nil: nothing is exposed
 	Networks map[string]*networkOverlay
 	Notes    []string // for people: what was left alone
 }
@@ -126,16 +129,23 @@ func (e *Environment) overlay(in OverrideInput) (*overlay, error) {
 		}
 		o.Services[name] = s
 	}
-	return o, nil
+	var err error
+	o.Sidecar, err = e.sidecar(in)
+	return o, err
+}
+
+// labels are those of every service of the trajectory.
+func (e *Environment) labels(in OverrideInput) map[string]string {
+	return map[string]string{
+		LabelInstance: in.Instance, LabelTrajectory: in.ID, LabelEnvironment: e.Name,
+		LabelSettings: e.Settings, LabelDir: e.Dir,
+	}
 }
 
 func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]string) (*serviceOverlay, error) {
 	s := e.Project.Services[name]
 	o := &serviceOverlay{
-		Labels: map[string]string{
-			LabelInstance: in.Instance, LabelTrajectory: in.ID, LabelEnvironment: e.Name,
-			LabelSettings: e.Settings, LabelDir: e.Dir,
-		},
+		Labels:      e.labels(in),
 		Environment: map[string]string{},
 		ExtraHosts:  map[string]string{},
 	}
@@ -165,16 +175,35 @@ func (e *Environment) serviceOverlay(name string, in OverrideInput, notes *[]str
 	if err := e.endpoints(name, s, in, o); err != nil {
 		return nil, err
 	}
-	if _, on := s.Networks[e.Network]; on && len(s.DNS) > 0 && len(e.Config.Personas) > 0 {
-		simulator := in.Networks[e.Network].Simulator
-		if !simulator.IsValid() {
-			return nil, fmt.Errorf("service %q has dns of its own, and the simulator's address on network %q is not planned", name, e.Network)
-		}
-		for _, host := range e.Hostnames() {
-			o.ExtraHosts[host] = simulator.String()
-		}
+	return o, e.ownDNS(name, s, in, o, notes)
+}
+
+// ownDNS makes the served hostnames known to a service that asks a resolver of its own.
+func (e *Environment) ownDNS(name string, s types.ServiceConfig, in OverrideInput, o *serviceOverlay, notes *[]string) error {
+	if _, on := s.Networks[e.Network]; !on || len(s.DNS) == 0 {
+		return nil
 	}
-	return o, nil
+	plan := in.Networks[e.Network]
+	if len(e.Config.Personas) > 0 && !plan.Simulator.IsValid() {
+		return fmt.Errorf("service %q has dns of its own, and the simulator's address on network %q is not planned", name, e.Network)
+	}
+	for _, host := range e.Hostnames() {
+		o.ExtraHosts[host] = plan.Simulator.String()
+	}
+	sidecar := e.Sidecar(in.ID)
+	if sidecar == nil {
+		return nil
+	}
+	at := plan.Services[sidecar.Service]
+	if !at.IsValid() {
+		// The environment's own subnet has no room for fixed addresses.
+		*notes = append(*notes, fmt.Sprintf("service %q has dns of its own, which has to know the exposed hostnames: network %q has no fixed address for their sidecar", name, e.Network))
+		return nil
+	}
+	for _, host := range sidecar.Hostnames() {
+		o.ExtraHosts[host] = at.String()
+	}
+	return nil
 }
 
 // covered says whether a service mounts something at dir itself.
@@ -187,6 +216,7 @@ func covered(volumes []types.ServiceVolumeConfig, dir string) bool {
 // because it names none would otherwise be taken off it.
 func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideInput, o *serviceOverlay) error {
 	endpoints, changed := map[string]endpointOverlay{}, false
+	sidecar := e.Sidecar(in.ID)
 	for key, own := range s.Networks {
 		var n endpointOverlay
 		if a := in.Networks[key].Services[name]; a.IsValid() {
@@ -208,6 +238,12 @@ func (e *Environment) endpoints(name string, s types.ServiceConfig, in OverrideI
 		}
 		if s.ContainerName != "" && s.ContainerName != name {
 			n.Aliases = []string{s.ContainerName}
+		}
+		if sidecar != nil {
+			if alias := sidecar.alias(name, key); alias != "" {
+				n.Aliases = append(n.Aliases, alias)
+				o.Labels[LabelExposed] = key + "=" + alias
+			}
 		}
 		changed = changed || n.IPv4 != "" || n.IPv6 != "" || len(n.Aliases) > 0
 		endpoints[key] = n

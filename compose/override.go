@@ -31,6 +31,9 @@ func (o *overlay) document() *yaml.Node {
 	for _, name := range sortedKeys(o.Services) {
 		put(services, name, o.Services[name].node())
 	}
+	if o.Sidecar != nil {
+		put(services, o.Sidecar.Name, o.Sidecar.node())
+	}
 	for _, key := range sortedKeys(o.Networks) {
 		put(networks, key, o.Networks[key].node())
 	}

@@ -257,7 +257,7 @@ func TestComposeTakesTheOverrideOverForTheWholeCorpus(t *testing.T) {
 
 // planAnything gives every network and service what an override can give it.
 func planAnything(env *Environment) OverrideInput {
-	in := OverrideInput{ID: "corpus-1", Instance: "ctis", CADir: "/usr/local/share/pki", Networks: map[string]NetworkPlan{},
+	in := OverrideInput{ID: "corpus-1", Instance: "ctis", CADir: "/usr/local/share/pki", NginxImage: DefaultNginxImage, Networks: map[string]NetworkPlan{},
 		CAEnv: map[string]string{"SSL_CERT_FILE": "/etc/ssl/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ssl/all.pem"}}
 	subnet := prefix("198.18.0.0/24")
 	for _, f := range env.NetworkFacts() {

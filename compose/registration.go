@@ -16,6 +16,7 @@ func (e *Environment) Registration(id string, nets []api.Network, pins api.Pins)
 		Networks:    nets,
 		Personas:    []api.Persona{},
 		Exclusive:   e.Exclusives(),
+		Exposed:     e.Exposed(),
 	}
 	for _, p := range e.Config.Personas {
 		served := api.Persona{

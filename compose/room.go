@@ -3,6 +3,7 @@ package compose
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
@@ -38,6 +39,9 @@ func (c *checker) room(key string, net types.NetworkConfig, pools []declaredPool
 		if _, on := s.Networks[key]; on && s.Provider == nil {
 			need.containers += s.GetScale()
 		}
+	}
+	if slices.Contains(sidecarNetworks(c.config, c.project), key) {
+		need.containers++
 	}
 	have, want := usable(pool.subnet.Bits()), need.total()
 	if have >= want {

@@ -7,7 +7,6 @@ var unserved = []struct {
 	where func(c *Config) [][]string // each use of it in the file
 }{
 	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
-	{"exposed_services", func(c *Config) [][]string { return onceIf(len(c.ExposedServices) > 0, "exposed_services") }},
 }
 
 // Unserved reports each key of the environment that this version of ctis cannot

@@ -28,16 +28,17 @@ func (e *MismatchError) Error() string {
 // override has a say in.
 type mergedModel struct {
 	Services map[string]struct {
-		ContainerName string             `json:"container_name"`
-		Labels        map[string]string  `json:"labels"`
-		Environment   map[string]*string `json:"environment"`
-		ExtraHosts    []string           `json:"extra_hosts"`
-		Networks      map[string]*struct {
-			IPv4    string   `json:"ipv4_address"`
-			IPv6    string   `json:"ipv6_address"`
-			Aliases []string `json:"aliases"`
-		} `json:"networks"`
-		Volumes []struct {
+		Image         string                     `json:"image"`
+		User          string                     `json:"user"`
+		ReadOnly      bool                       `json:"read_only"`
+		CapDrop       []string                   `json:"cap_drop"`
+		Entrypoint    []string                   `json:"entrypoint"`
+		ContainerName string                     `json:"container_name"`
+		Labels        map[string]string          `json:"labels"`
+		Environment   map[string]*string         `json:"environment"`
+		ExtraHosts    []string                   `json:"extra_hosts"`
+		Networks      map[string]*mergedEndpoint `json:"networks"`
+		Volumes       []struct {
 			Type   string `json:"type"`
 			Target string `json:"target"`
 		} `json:"volumes"`
@@ -61,6 +62,12 @@ type mergedModel struct {
 	} `json:"networks"`
 }
 
+type mergedEndpoint struct {
+	IPv4    string   `json:"ipv4_address"`
+	IPv6    string   `json:"ipv6_address"`
+	Aliases []string `json:"aliases"`
+}
+
 // VerifyOverride checks that every value which the override for in sets is in
 // effect in configJSON, the output of `docker compose config --format json`
 // over the environment's files and the override. How Compose merges differs
@@ -78,6 +85,9 @@ func (e *Environment) VerifyOverride(configJSON []byte, in OverrideInput) error 
 	v := &verifier{merged: &m}
 	for _, name := range sortedKeys(o.Services) {
 		v.service(name, o.Services[name], e)
+	}
+	if o.Sidecar != nil {
+		v.sidecar(o.Sidecar)
 	}
 	for _, key := range sortedKeys(o.Networks) {
 		v.network(key, o.Networks[key])
@@ -127,33 +137,7 @@ func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
 		expect("container_name", "", got.ContainerName)
 	}
 	// A service stays on all its networks, whether the override lists them or not.
-	for _, key := range sortedKeys(e.Project.Services[name].Networks) {
-		endpoint, ok := got.Networks[key]
-		if !ok {
-			expect("networks", key, strings.Join(sortedKeys(got.Networks), ", "))
-			continue
-		}
-		w := want.Networks[key]
-		if w.IPv4 != "" {
-			ip := ""
-			if endpoint != nil {
-				ip = endpoint.IPv4
-			}
-			expect("address on "+key, w.IPv4, ip)
-		}
-		if w.IPv6 != "" {
-			ip := ""
-			if endpoint != nil {
-				ip = endpoint.IPv6
-			}
-			expect("IPv6 address on "+key, w.IPv6, ip)
-		}
-		for _, a := range w.Aliases {
-			if endpoint == nil || !slices.Contains(endpoint.Aliases, a) {
-				expect("alias on "+key, a, "")
-			}
-		}
-	}
+	v.endpoints(name, sortedKeys(e.Project.Services[name].Networks), want.Networks)
 	if want.Ports != nil {
 		var wantPorts, gotPorts []string
 		for _, p := range want.Ports {
@@ -166,6 +150,55 @@ func (v *verifier) service(name string, want *serviceOverlay, e *Environment) {
 		slices.Sort(gotPorts)
 		expect("ports", strings.Join(slices.Compact(wantPorts), " "), strings.Join(slices.Compact(gotPorts), " "))
 	}
+}
+
+// endpoints checks a service's networks.
+func (v *verifier) endpoints(name string, keys []string, want map[string]endpointOverlay) {
+	got := v.merged.Services[name]
+	expect := func(key, want, got string) {
+		if want != got {
+			v.found = append(v.found, &MismatchError{Service: name, Key: key, Want: want, Got: got})
+		}
+	}
+	for _, key := range keys {
+		endpoint, ok := got.Networks[key]
+		if !ok {
+			expect("networks", key, strings.Join(sortedKeys(got.Networks), ", "))
+			continue
+		}
+		if endpoint == nil {
+			endpoint = &mergedEndpoint{}
+		}
+		w := want[key]
+		if w.IPv4 != "" {
+			expect("address on "+key, w.IPv4, endpoint.IPv4)
+		}
+		if w.IPv6 != "" {
+			expect("IPv6 address on "+key, w.IPv6, endpoint.IPv6)
+		}
+		for _, a := range w.Aliases {
+			if !slices.Contains(endpoint.Aliases, a) {
+				expect("alias on "+key, a, "")
+			}
+		}
+	}
+}
+
+// sidecar checks the service that is in no file but the override.
+func (v *verifier) sidecar(want *sidecarOverlay) {
+	got := v.merged.Services[want.Name]
+	for _, c := range [][3]string{
+		{"image", want.Image, unescape(got.Image)},
+		{"user", fmt.Sprintf("%d:%d", SidecarUser, SidecarUser), got.User},
+		{"read_only", "true", fmt.Sprint(got.ReadOnly)},
+		{"cap_drop", "ALL", strings.Join(got.CapDrop, " ")},
+		{"entrypoint", "nginx", strings.Join(got.Entrypoint, " ")},
+	} {
+		if c[1] != c[2] {
+			v.found = append(v.found, &MismatchError{Service: want.Name, Key: c[0], Want: c[1], Got: c[2]})
+		}
+	}
+	v.endpoints(want.Name, sortedKeys(want.Networks), want.Networks)
 }
 
 func (v *verifier) network(key string, want *networkOverlay) {

@@ -39,6 +39,7 @@ type bed struct {
 	t        *testing.T
 	instance string
 	bin      string
+	env      []string // more of it, for ctis
 }
 
 // scratch holds what is built for the scenarios, until the last has ended.
@@ -116,7 +117,7 @@ type run struct {
 // command prepares a run of ctis.
 func (b *bed) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.bin, args...)
-	cmd.Env = append(os.Environ(), "CTIS_INSTANCE="+b.instance)
+	cmd.Env = append(append(os.Environ(), "CTIS_INSTANCE="+b.instance), b.env...)
 	return cmd
 }
 
@@ -149,11 +150,12 @@ func (r run) must(t *testing.T, code int) run {
 
 // upJSON is what the tests read of `ctis up --json`.
 type upJSON struct {
-	Trajectory string   `json:"trajectory"`
-	Network    string   `json:"network"`
-	Image      string   `json:"image"`
-	Personas   []string `json:"personas"`
-	Simulator  struct {
+	Trajectory      string            `json:"trajectory"`
+	Network         string            `json:"network"`
+	Image           string            `json:"image"`
+	Personas        []string          `json:"personas"`
+	ExposedServices map[string]string `json:"exposed_services"`
+	Simulator       struct {
 		Container, Address string
 		Reused             bool
 	} `json:"simulator"`

@@ -29,6 +29,7 @@ const (
 	DriftContainer DriftKind = "container" // a container was made behind ctis' back, without what ctis puts into one
 	DriftAmbiguous DriftKind = "ambiguous" // several networks stand in its place
 	DriftOff       DriftKind = "off"       // a container was taken off the network
+	DriftSidecar   DriftKind = "sidecar"   // the sidecar of the exposed services does not do its work
 )
 
 // Drift is one way in which a trajectory is no longer as it was set up.
@@ -47,7 +48,7 @@ type Drift struct {
 // which takes the environment's files.
 func (d Drift) Deep() bool {
 	switch d.Kind {
-	case DriftGone, DriftContainer, DriftOff:
+	case DriftGone, DriftContainer, DriftOff, DriftSidecar:
 		return true
 	}
 	return false
@@ -69,6 +70,8 @@ func (d Drift) String() string {
 		return fmt.Sprintf("network %q (%s) is gone", d.Network, d.Want)
 	case DriftAmbiguous:
 		return fmt.Sprintf("network %q exists several times: %s; docker network rm ID removes those that are too many", d.Network, d.Have)
+	case DriftSidecar:
+		return fmt.Sprintf("the sidecar of the exposed services is %s", d.Have)
 	case DriftOff:
 		return fmt.Sprintf("container %q was taken off network %q", d.Container, d.Network)
 	}
@@ -94,6 +97,11 @@ func FindDrift(ctx context.Context, eng Engine, simulatorID string, t api.Trajec
 			found = append(found, peerDrift(n, now, p)...)
 		}
 	}
+	sidecar, err := sidecarDrift(ctx, eng, t, p)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, sidecar...)
 	// One that never was on a network of the simulator is known by its labels only.
 	for _, c := range p.Containers {
 		seen := slices.ContainsFunc(found, func(d Drift) bool { return d.ContainerID == c.ID }) || slices.ContainsFunc(t.Networks, func(n api.Network) bool {

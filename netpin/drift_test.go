@@ -37,6 +37,19 @@ func drifting(t *testing.T) (*fakeEngine, api.TrajectoryStatus) {
 	}}}
 }
 
+// exposing gives the trajectory a sidecar for the hostname api.example, with an alias.
+func exposing(t *testing.T, f *fakeEngine, s *api.TrajectoryStatus, alias string) {
+	t.Helper()
+	s.Exposed = []api.Exposed{{Host: "api.example", Service: "default", Port: 80}}
+	f.states["c9"] = "running"
+	f.addContainer("c9", "t1-edge-1", map[string]string{labelProject: "t1", labelService: "edge", LabelTrajectory: "t1", labelSidecar: "exposed"})
+	e := &network.EndpointSettings{Aliases: []string{alias}, IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "198.18.0.18"}}
+	if err := f.connect("n1", "t1-edge-1", e); err != nil {
+		t.Fatal(err)
+	}
+	s.Networks[0].Peers = append(s.Networks[0].Peers, api.Peer{Service: "edge", Address: adr("198.18.0.18"), Container: "c9"})
+}
+
 func TestDriftIsFoundInEveryForm(t *testing.T) {
 	labels := map[string]string{labelProject: "t1", labelNetwork: "external"}
 	endpointOf := func(f *fakeEngine, name string) *network.EndpointSettings {
@@ -54,6 +67,30 @@ func TestDriftIsFoundInEveryForm(t *testing.T) {
 		{"the simulator is taken off", func(f *fakeEngine, _ *api.TrajectoryStatus) {
 			_ = f.NetworkDisconnect(t.Context(), "n1", "ctis-simulator", true)
 		}, "detached", `not on network "external"`, false},
+		{"its services are exposed, and there is no sidecar", func(_ *fakeEngine, t *api.TrajectoryStatus) {
+			t.Exposed = []api.Exposed{{Host: "api.example", Service: "default", Port: 80}}
+		}, "sidecar", "the sidecar of the exposed services is gone", true},
+		{"the sidecar ended", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+			f.states["c9"] = "exited"
+		}, "sidecar", "the sidecar of the exposed services is exited", true},
+		{"the sidecar lost a hostname", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "other.example")
+		}, "sidecar", `not known as "api.example" on network "external"`, true},
+		{"the sidecar does not find a target any more", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+			c, _ := f.container("t1-default-1")
+			c.Config.Labels[labelExposed] = "external=x0123"
+		}, "sidecar", `without a way to container "t1-default-1"`, true},
+		{"the sidecar finds its target", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+			c, _ := f.container("t1-default-1")
+			c.Config.Labels[labelExposed] = "external=x0123"
+			endpointOf(f, "t1-default-1").Aliases = []string{"x0123"}
+		}, "", "", false},
+		{"the sidecar is as it was set up", func(f *fakeEngine, s *api.TrajectoryStatus) {
+			exposing(t, f, s, "api.example")
+		}, "", "", false},
 		{"the simulator has another address", func(f *fakeEngine, _ *api.TrajectoryStatus) {
 			endpointOf(f, "ctis-simulator").IPAddress = "198.18.0.9"
 		}, "address", "198.18.0.9, not 198.18.0.16", false},

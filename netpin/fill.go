@@ -138,7 +138,7 @@ func planUser(n NetworkWant) (NetworkPlan, error) {
 
 // spacious tells whether fixed addresses at the top of a subnet that the engine
 // hands out as a whole are out of reach of what it hands out, from the bottom
-// up: to replicated services, each container of which holds two addresses while
+// up: to services without one, each container of which holds two addresses while
 // it is replaced, and to a few containers nobody planned.
 func spacious(n NetworkWant, subnet netip.Prefix, spoken int) bool {
 	dynamic, fixed := 4, n.Reserve+len(singleServices(n))
@@ -146,8 +146,8 @@ func spacious(n NetworkWant, subnet netip.Prefix, spoken int) bool {
 		fixed++
 	}
 	for _, s := range n.Services {
-		if s.Replicas > 1 {
-			dynamic += 2 * s.Replicas
+		if !single(n, s) && !s.Static.IsValid() {
+			dynamic += 2 * max(s.Replicas, 1)
 		}
 	}
 	size := 1 << (32 - subnet.Bits())
@@ -165,17 +165,19 @@ func firstOf(addrs []netip.Addr, family func(netip.Addr) bool) netip.Addr {
 }
 
 // singleServices names, sorted, the services that can have one fixed address.
-// Only networks the simulator joins need them: there an address identifies a
-// service in the journal and carries a persona's backend.
 func singleServices(n NetworkWant) []string {
-	if !n.Simulator {
-		return nil
-	}
 	names := map[string]bool{}
 	for _, s := range n.Services {
-		if s.Replicas <= 1 {
+		if single(n, s) {
 			names[s.Name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// single tells whether a service is to have one fixed address. On a network the
+// simulator joins all need it that can: there an address identifies a service in the
+// journal and carries a persona's backend. Elsewhere those do that are exposed.
+func single(n NetworkWant, s ServiceWant) bool {
+	return s.Replicas <= 1 && (n.Simulator || s.Fixed)
 }

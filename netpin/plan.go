@@ -50,6 +50,7 @@ type ServiceWant struct {
 	Replicas int        // containers it runs; below 1 counts as 1
 	Static   netip.Addr // the environment's own fixed IPv4 address; zero: none
 	Static6  netip.Addr // the same for IPv6
+	Fixed    bool       // wants a fixed address on networks the simulator does not join, too
 }
 
 // Plan says what every network gets, by Compose key.
@@ -70,8 +71,8 @@ type NetworkPlan struct {
 	Gateway   netip.Addr
 	Simulator netip.Addr // zero: the simulator does not join, or the engine picks (IPv6-only network)
 	// Services holds the fixed address of each service that has one: those with
-	// a single replica on networks the simulator joins, and those the
-	// environment fixed itself.
+	// a single replica that are on networks the simulator joins or want one, and
+	// those the environment fixed itself.
 	Services map[string]netip.Addr
 	Reserved []netip.Addr // as many as were asked for
 

@@ -43,7 +43,7 @@ func (c control) Status() *api.Status {
 func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	d := api.TrajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
-		Networks: t.Networks, Personas: []string{}, Since: t.Since, ReplacedRules: replacedRules(t),
+		Networks: t.Networks, Personas: []string{}, Since: t.Since, Exposed: t.Exposed, ReplacedRules: replacedRules(t),
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)
@@ -143,6 +143,7 @@ func (c control) Unregister(ctx context.Context, id string) (*api.Unregistered, 
 		n := c.routes.Load().tenants[id]
 		c.reroute()
 		c.ca.Forget(id)
+		c.sidecars.forget(id)
 		left := make(chan struct{})
 		c.leaving[id] = left
 		c.changing.Unlock()

@@ -55,6 +55,7 @@ type Server struct {
 	handlers   handlers
 	refusals   refusals
 	interfaces *interfaces
+	sidecars   sidecars
 
 	changing  sync.Mutex               // held while what is registered changes
 	leaving   map[string]chan struct{} // trajectories that are being removed; guarded by changing

@@ -24,7 +24,7 @@ var ErrNoDebootstrap = errors.New("making a Debian image needs root and the pack
 // debianSuite and debianPackages are the recipe; the tag is its hash.
 const debianSuite = "bookworm"
 
-var debianPackages = []string{"ca-certificates", "curl", "openssl", "iproute2", "procps", "python3"}
+var debianPackages = []string{"ca-certificates", "curl", "openssl", "iproute2", "procps", "python3", "nginx-light"}
 
 // debianExclude are left out of the archive: caches and what only matters to
 // people. The rest is as a fresh Debian has it.

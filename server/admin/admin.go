@@ -43,6 +43,12 @@ type Simulator interface {
 	SetRules(id, host string, s api.RuleSet) (*api.HostRules, error)
 	// Rules lists the rules in force.
 	Rules(id string) (*api.RulesList, error)
+	// Certificates mints one for each of the hostnames, which the trajectory exposes.
+	Certificates(id string, hosts []string) (*api.Certificates, error)
+	// ExposedCursor says up to where a trajectory's sidecar was read.
+	ExposedCursor(ctx context.Context, id string) (*api.ExposedCursor, error)
+	// RecordExposed puts what a sidecar logged into the journal.
+	RecordExposed(ctx context.Context, id string, b *api.ExposedBatch) (*api.ExposedCursor, error)
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

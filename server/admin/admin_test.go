@@ -48,6 +48,15 @@ func (f *fake) SetRules(_, host string, s api.RuleSet) (*api.HostRules, error) {
 func (f *fake) Rules(string) (*api.RulesList, error) {
 	return &api.RulesList{Hosts: []api.HostRules{}}, f.err
 }
+func (f *fake) Certificates(_ string, hosts []string) (*api.Certificates, error) {
+	return &api.Certificates{Certificates: []api.Certificate{{Host: hosts[0]}}}, f.err
+}
+func (f *fake) ExposedCursor(context.Context, string) (*api.ExposedCursor, error) {
+	return &api.ExposedCursor{Container: "c"}, f.err
+}
+func (f *fake) RecordExposed(_ context.Context, _ string, b *api.ExposedBatch) (*api.ExposedCursor, error) {
+	return &api.ExposedCursor{Container: b.Container, RequestID: "r9"}, f.err
+}
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -119,6 +128,11 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"GET", "/v1/trajectories/t1/rules", "", 200, `"hosts":[]`},
 		{"PUT", "/v1/trajectories/t1/rules/a.test", `{"rules":[{"path":"/","pass":true}]}`, 200, `"host":"a.test","revision":1`},
 		{"PUT", "/v1/trajectories/t1/rules/a.test", `{"rules":[{"colour":"red"}]}`, 400, "colour"},
+		{"POST", "/v1/trajectories/t1/certificates", `{"hosts":["api.example.com"]}`, 200, `"host":"api.example.com"`},
+		{"POST", "/v1/trajectories/t1/certificates", `{"host":"api.example.com"}`, 400, `unknown field \"host\"`},
+		{"GET", "/v1/trajectories/t1/exposed", "", 200, `"container":"c"`},
+		{"POST", "/v1/trajectories/t1/exposed", `{"container":"c7","requests":[]}`, 200, `{"container":"c7","request_id":"r9"`},
+		{"POST", "/v1/trajectories/t1/exposed", `{"requests":[{"ended":"now"}]}`, 400, "now"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},

@@ -27,6 +27,9 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("PUT /v1/trajectories/{id}/pins", a.setPins)
 	handle("GET /v1/trajectories/{id}/rules", a.rules)
 	handle("PUT /v1/trajectories/{id}/rules/{host}", a.setRules)
+	handle("POST /v1/trajectories/{id}/certificates", a.certificates)
+	handle("GET /v1/trajectories/{id}/exposed", a.exposedCursor)
+	handle("POST /v1/trajectories/{id}/exposed", a.recordExposed)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("GET /v1/trajectories/{id}/assets", a.assets)
@@ -150,6 +153,33 @@ func (a routes) setRules(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return orError(a.s.SetRules(r.PathValue("id"), r.PathValue("host"), s))
+}
+
+// certificates: body [api.CertificatesRequest]; 200 [api.Certificates], with keys made
+// for this call. 400 for a host that the trajectory does not expose, 404 when it is
+// not registered.
+func (a routes) certificates(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var q api.CertificatesRequest
+	if err := decode(r, &q); err != nil {
+		return nil, err
+	}
+	return orError(a.s.Certificates(r.PathValue("id"), q.Hosts))
+}
+
+// exposedCursor: 200 [api.ExposedCursor]; 404 when the trajectory is not registered.
+func (a routes) exposedCursor(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return orError(a.s.ExposedCursor(r.Context(), r.PathValue("id")))
+}
+
+// recordExposed: body [api.ExposedBatch]; 200 [api.ExposedCursor]. 400 for what no
+// sidecar logs, 404 when the trajectory is not registered, 409 when the cursor is
+// another one, 507 when the volume is full.
+func (a routes) recordExposed(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var b api.ExposedBatch
+	if err := decode(r, &b); err != nil {
+		return nil, err
+	}
+	return orError(a.s.RecordExposed(r.Context(), r.PathValue("id"), &b))
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

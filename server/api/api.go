@@ -69,6 +69,8 @@ type Registration struct {
 	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
 	// Exclusive is what no other trajectory can have until this one is unregistered.
 	Exclusive []Exclusive `json:"exclusive,omitempty"`
+	// Exposed are the hostnames that the trajectory's own sidecar answers for.
+	Exposed []Exposed `json:"exposed,omitempty"`
 }
 
 // Network is one network on which the simulator serves the trajectory.
@@ -160,6 +162,7 @@ type TrajectoryStatus struct {
 	Networks    []Network `json:"networks"`
 	Personas    []string  `json:"personas"`
 	Pins        Pins      `json:"pins,omitempty"` // of its backends
+	Exposed     []Exposed `json:"exposed,omitempty"`
 	// ReplacedRules are the personas whose rules are not those of the registration.
 	ReplacedRules []string      `json:"replaced_rules,omitempty"`
 	Since         time.Time     `json:"since"`

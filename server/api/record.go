@@ -63,7 +63,9 @@ type Record struct {
 	Raw *Body `json:"raw,omitempty"`
 	// Tunnel is what went over a connection after a switch of protocols.
 	Tunnel *Tunnel `json:"tunnel,omitempty"`
-	// Dropped says how many requests a record of kind gap stands for.
+	// Exposed is what is known of a request that a sidecar passed on.
+	Exposed *ExposedFacts `json:"exposed,omitempty"`
+	// Dropped says how many requests a record of kind gap stands for, where that is known.
 	Dropped uint64 `json:"dropped,omitempty"`
 	// OutcomeUnknown is set by readers, never stored: the simulator stopped
 	// before the outcome of this exchange was written.
@@ -86,6 +88,17 @@ type Outcome struct {
 type Tunnel struct {
 	Sent     Body   `json:"sent"`     // by the client
 	Received Digest `json:"received"` // by the client
+}
+
+// ExposedFacts are those of a request to an exposed service, as the sidecar logged it.
+type ExposedFacts struct {
+	Target    string `json:"target"`     // service:port behind the hostname; "" for a hostname that is not exposed
+	Upstream  string `json:"upstream"`   // the address and port it was sent to; "" for none
+	Received  int64  `json:"received"`   // bytes from the client, head included
+	Sent      int64  `json:"sent"`       // bytes to the client, head included
+	Container string `json:"container"`  // the engine's id of the sidecar
+	RequestID string `json:"request_id"` // in the sidecar's log
+	Ended     Time   `json:"ended"`
 }
 
 // Source is the peer of the connection, the "client" of a record.

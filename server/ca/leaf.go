@@ -132,6 +132,11 @@ func (a *Authority) mint(host string, kind KeyType) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate for %q: %w", host, err)
 	}
+	return a.sign(host, key, kind)
+}
+
+// sign makes a certificate for host and a key.
+func (a *Authority) sign(host string, key crypto.Signer, kind KeyType) (*tls.Certificate, error) {
 	id, err := keyID(key.Public())
 	if err != nil {
 		return nil, fmt.Errorf("certificate for %q: %w", host, err)

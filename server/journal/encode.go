@@ -38,6 +38,7 @@ func appendRecord(b []byte, r *api.Record) ([]byte, error) {
 		b = appendBody(append(b, `,"raw":`...), r.Raw)
 	}
 	b = appendTunnel(b, r.Tunnel)
+	b = appendExposed(b, r.Exposed)
 	if r.Dropped != 0 {
 		b = strconv.AppendUint(append(b, `,"dropped":`...), r.Dropped, 10)
 	}
@@ -93,6 +94,20 @@ func appendTunnel(b []byte, t *api.Tunnel) []byte {
 	b = strconv.AppendInt(append(b, `,"received":{"size":`...), t.Received.Size, 10)
 	b = appendString(append(b, `,"sha256":`...), t.Received.SHA256)
 	return append(b, "}}"...)
+}
+
+func appendExposed(b []byte, x *api.ExposedFacts) []byte {
+	if x == nil {
+		return b
+	}
+	b = appendString(append(b, `,"exposed":{"target":`...), x.Target)
+	b = appendString(append(b, `,"upstream":`...), x.Upstream)
+	b = strconv.AppendInt(append(b, `,"received":`...), x.Received, 10)
+	b = strconv.AppendInt(append(b, `,"sent":`...), x.Sent, 10)
+	b = appendString(append(b, `,"container":`...), x.Container)
+	b = appendString(append(b, `,"request_id":`...), x.RequestID)
+	b = x.Ended.AppendJSON(append(b, `,"ended":`...))
+	return append(b, '}')
 }
 
 // appendEnd appends what ends an exchange, the same in both kinds of line.

@@ -87,6 +87,25 @@ func check(r *api.Registration) *api.Error {
 			return invalid("persona %q: %v", p.Host, err)
 		}
 	}
+	return checkExposed(r, hosts)
+}
+
+// checkExposed wants hostnames that nothing else of the registration has.
+func checkExposed(r *api.Registration, hosts map[string]bool) *api.Error {
+	if len(r.Exposed) > maxPersonas {
+		return invalid("trajectory %q exposes %d hosts; at most %d can be", r.Trajectory, len(r.Exposed), maxPersonas)
+	}
+	for _, x := range r.Exposed {
+		switch {
+		case !validHost(x.Host):
+			return invalid("exposed host %q is no lower-case ascii hostname", clip(x.Host))
+		case hosts[x.Host]:
+			return invalid("host %q stands twice", x.Host)
+		case x.Service == "" || !validValue(x.Service) || x.Port == 0:
+			return invalid("exposed host %q: %q with port %d is no service and port", x.Host, clip(x.Service), x.Port)
+		}
+		hosts[x.Host] = true
+	}
 	return nil
 }
 
@@ -204,6 +223,9 @@ func differences(a, b *api.Registration) []string {
 		return x.Host == y.Host && x.ServerHeader == y.ServerHeader && slices.Equal(x.Endpoints, y.Endpoints) && sameBackend(x.Backend, y.Backend)
 	}) {
 		fields = append(fields, "personas")
+	}
+	if !slices.Equal(a.Exposed, b.Exposed) {
+		fields = append(fields, "exposed")
 	}
 	return fields
 }

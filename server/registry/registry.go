@@ -352,7 +352,7 @@ func clone(reg *api.Registration) api.Registration {
 		n.Subnets, n.Addresses = slices.Clone(n.Subnets), slices.Clone(n.Addresses)
 		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
-	c.Exclusive = slices.Clone(reg.Exclusive)
+	c.Exclusive, c.Exposed = slices.Clone(reg.Exclusive), slices.Clone(reg.Exposed)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
 		p := &c.Personas[i]
