@@ -33,7 +33,7 @@ func (a *app) nginxImage() string {
 func (a *app) ensureNginx(ctx context.Context, detail func(string)) (*simulator.ImageResult, error) {
 	ref := a.nginxImage()
 	image, err := simulator.EnsureImage(ctx, a.engine, simulator.ImageOptions{
-		Choice: imagehash.Choice{Ref: ref, Policy: imagehash.PullMissing}, Progress: detail,
+		Choice: imagehash.Choice{Ref: ref, Policy: imagehash.PullMissing}, Credentials: a.registryCredentials, Progress: detail,
 	})
 	if err != nil && ctx.Err() == nil {
 		return nil, noNginx(ref, err)
@@ -55,7 +55,7 @@ func (a *app) nginxReady(ctx context.Context) (string, error) {
 	// Without a way out, to give up takes engines half a minute.
 	ctx, cancel := context.WithTimeout(ctx, registryPatience)
 	defer cancel()
-	if _, err := a.engine.DistributionInspect(ctx, ref, ""); err != nil {
+	if _, err := a.engine.DistributionInspect(ctx, ref, simulator.RegistryAuth(ctx, a.engine, ref, a.registryCredentials)); err != nil {
 		return "", noNginx(ref, err)
 	}
 	return fmt.Sprintf("image %q is pulled when it is first needed", ref), nil

@@ -56,6 +56,12 @@ func credentialsOf(ctx context.Context, eng informed, named reference.Named, fin
 	}, nil
 }
 
+// RegistryAuth is how the engine is told the credentials for an image's registry; ""
+// where there are none, or none that can be had.
+func RegistryAuth(ctx context.Context, eng ImageEngine, ref string, find FindCredentials) string {
+	return pullCredentials(ctx, eng, ref, ImageOptions{Credentials: find, Progress: func(string) {}})
+}
+
 // pullCredentials are those that an image is pulled with; "" for none. Most images
 // can be pulled without, so what is in the way of finding them is said and no more.
 func pullCredentials(ctx context.Context, eng informed, ref string, o ImageOptions) string {
