@@ -95,8 +95,12 @@ func (a *app) loadRules(file string) (*compose.RuleFile, error) {
 	return rules, nil
 }
 
-// rulesFor are the rules of a file for a host.
-func rulesFor(f *compose.RuleFile, file string, host compose.Hostname) ([]api.Rule, error) {
+// rulesOf are the rules of a file for a host.
+func (a *app) rulesOf(file string, host compose.Hostname) ([]api.Rule, error) {
+	f, err := a.loadRules(file)
+	if err != nil {
+		return nil, err
+	}
 	rules, ok := f.For(host)
 	if !ok {
 		e := &usageError{msg: fmt.Sprintf("%s has no host %q", quoted(file), host), hint: "it has no hosts"}
@@ -116,11 +120,7 @@ func (a *app) runRulesSet(ctx context.Context, id, name, file string) error {
 	if err != nil {
 		return &usageError{msg: err.Error(), hint: rulesUsage("", "set").(*usageError).hint}
 	}
-	f, err := a.loadRules(file)
-	if err != nil {
-		return err
-	}
-	rules, err := rulesFor(f, file, host)
+	rules, err := a.rulesOf(file, host)
 	if err != nil {
 		return err
 	}

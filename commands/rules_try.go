@@ -59,11 +59,7 @@ func (a *app) runRulesTest(o tryOptions, file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := a.loadRules(file)
-	if err != nil {
-		return err
-	}
-	rules, err := rulesFor(f, file, host)
+	rules, err := a.rulesOf(file, host)
 	if err != nil {
 		return err
 	}

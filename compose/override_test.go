@@ -90,14 +90,18 @@ func mustLoad(t *testing.T, o Options) *Environment {
 }
 
 func TestOverrideIsThisFile(t *testing.T) {
-	env := loadKitchenSink(t)
-	got, notes, err := env.Override(kitchenSinkInput())
+	checkOverride(t, loadKitchenSink(t), kitchenSinkInput(), "testdata/override.golden")
+}
+
+// checkOverride compares the override and the notes about it with a file.
+func checkOverride(t *testing.T, env *Environment, in OverrideInput, golden string) {
+	t.Helper()
+	got, notes, err := env.Override(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(got) + "--- notes ---\n" + strings.Join(notes, "\n") + "\n"
-	text = strings.NewReplacer(env.Dir, "/path/kitchen", env.Settings, "SETTINGS").Replace(text)
-	const golden = "testdata/override.golden"
+	text = strings.NewReplacer(env.Dir, "/path/environment", env.Settings, "SETTINGS").Replace(text)
 	if *update {
 		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

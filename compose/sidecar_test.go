@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,22 +118,7 @@ func TestTheSidecarIsPlannedAndJudgedLikeAService(t *testing.T) {
 
 func TestTheSidecarsOverrideIsThisFile(t *testing.T) {
 	env := loadExposing(t)
-	got, notes, err := env.Override(exposingInput())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(got) + "--- notes ---\n" + strings.Join(notes, "\n") + "\n"
-	text = strings.NewReplacer(env.Dir, "/path/exposing", env.Settings, "SETTINGS").Replace(text)
-	const golden = "testdata/override_exposed.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || text != string(want) {
-		t.Errorf("got\n%s\nwant\n%s (%v)", text, want, err)
-	}
+	checkOverride(t, env, exposingInput(), "testdata/override_exposed.golden")
 	in := exposingInput()
 	in.NginxImage = ""
 	if _, _, err := env.Override(in); err == nil {

@@ -172,22 +172,29 @@ func (v *viewer) ifThere(ctx context.Context, name string, look func() error) er
 	return look()
 }
 
+// first reads the file that a store's path leads to, which then is its path; nil
+// where there is none, or it has been read under another name.
+func (v *viewer) first(ctx context.Context, s *Store) (*entry, error) {
+	real, e, err := v.files.resolve(ctx, s.Path)
+	if err != nil || e == nil || v.seen[real] {
+		return nil, err
+	}
+	v.seen[real] = true
+	s.Path = real
+	return v.files.read(ctx, real)
+}
+
 // bundle looks at one file of certificates that need not be there.
 func (v *viewer) bundle(ctx context.Context, name string, system bool) error {
 	s := Store{Kind: KindBundle, Path: name}
-	real, e, err := v.files.resolve(ctx, name)
-	if err == nil && (e == nil || v.seen[real]) {
-		return nil
-	}
-	if err == nil {
-		v.seen[real] = true
-		s.Path = real
-		e, err = v.files.read(ctx, real)
-	}
+	content, err := v.first(ctx, &s)
 	if err != nil {
 		return v.add(s, err)
 	}
-	s.Holds, s.Roots = v.count(e.data, func(sum [32]byte) {
+	if content == nil {
+		return nil
+	}
+	s.Holds, s.Roots = v.count(content.data, func(sum [32]byte) {
 		if system {
 			v.roots[sum] = true
 		}
@@ -252,21 +259,16 @@ func (v *viewer) count(text []byte, each func([32]byte)) (holds bool, roots int)
 
 func (v *viewer) keystore(ctx context.Context, name string) error {
 	s := Store{Kind: KindKeystore, Path: name}
-	real, e, err := v.files.resolve(ctx, name)
-	if err == nil && (e == nil || v.seen[real]) {
-		return nil
-	}
-	if err == nil {
-		v.seen[real] = true
-		s.Path = real
-		e, err = v.files.read(ctx, real)
-	}
+	content, err := v.first(ctx, &s)
 	if err != nil {
 		return v.add(s, err)
 	}
-	store, err := parseKeystore(e.data)
+	if content == nil {
+		return nil
+	}
+	store, err := parseKeystore(content.data)
 	if err != nil {
-		return v.add(s, &FileError{Path: real, Why: err.Error()})
+		return v.add(s, &FileError{Path: s.Path, Why: err.Error()})
 	}
 	s.Holds, s.Roots = store.holds(v.ca.der), store.roots()
 	if s.Holds {
