@@ -25,7 +25,7 @@ const tunnelRest = 10 * time.Second
 type tunnel struct {
 	x        *exchange
 	client   net.Conn
-	backend  *net.TCPConn
+	backend  backend.Conn
 	sent     *journal.Spool
 	received hash.Hash
 	size     int64 // of what was received

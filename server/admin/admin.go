@@ -115,14 +115,7 @@ func (s *socket) Close() error {
 // NewServer makes the HTTP server of the interface. Its requests end when ctx
 // does, followed journals included.
 func NewServer(ctx context.Context, s Simulator, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           Handler(s, log),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-	}
+	return NewServerOf(ctx, Handler(s, log), log)
 }
 
 // handler answers one route; what it returns is the JSON of the answer, or nil

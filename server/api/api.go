@@ -67,6 +67,8 @@ type Registration struct {
 	Settings string    `json:"settings"`
 	Networks []Network `json:"networks"`
 	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
+	// Upstreams are the real hosts that the gateway is asked for.
+	Upstreams []Upstream `json:"upstreams,omitempty"`
 	// Exclusive is what no other trajectory can have until this one is unregistered.
 	Exclusive []Exclusive `json:"exclusive,omitempty"`
 	// Exposed are the hostnames that the trajectory's own sidecar answers for.
@@ -146,9 +148,11 @@ type Networks []Network
 
 // Status is the simulator's own account of itself.
 type Status struct {
-	Protocol     int                `json:"protocol"`
-	Started      time.Time          `json:"started"`
-	Retired      bool               `json:"retired"` // accepts no registration any more
+	Protocol int       `json:"protocol"`
+	Started  time.Time `json:"started"`
+	Retired  bool      `json:"retired"` // accepts no registration any more
+	// Identity is the fingerprint of its key for the link with the gateway.
+	Identity     string             `json:"identity"`
 	Trajectories []TrajectoryStatus `json:"trajectories"`
 	Unattributed uint64             `json:"unattributed"` // records that belong to no trajectory
 	Problems     []string           `json:"problems"`     // damaged state set aside at start, full disk, …
@@ -163,6 +167,7 @@ type TrajectoryStatus struct {
 	Personas    []string  `json:"personas"`
 	Pins        Pins      `json:"pins,omitempty"` // of its backends
 	Exposed     []Exposed `json:"exposed,omitempty"`
+	Upstreams   []string  `json:"upstreams"` // hosts
 	// ReplacedRules are the personas whose rules are not those of the registration.
 	ReplacedRules []string      `json:"replaced_rules,omitempty"`
 	Since         time.Time     `json:"since"`

@@ -16,6 +16,10 @@ type Upstream struct {
 	AuthHeader string `json:"auth_header,omitempty"` // header that carries it, in canonical form
 	AuthPrefix string `json:"auth_prefix,omitempty"` // stands right before the key, its own space included
 
+	// Authorities are further certificate authorities, as PEM, that the real host is
+	// verified against; "": only the public ones.
+	Authorities string `json:"authorities,omitempty"`
+
 	Rules []Rule `json:"rules,omitempty"` // in order; the first match wins
 }
 
@@ -52,6 +56,9 @@ func (u Upstream) Differs(v Upstream) []string {
 	}
 	if u.AuthPrefix != v.AuthPrefix {
 		fields = append(fields, "auth_prefix")
+	}
+	if u.Authorities != v.Authorities {
+		fields = append(fields, "ca_file")
 	}
 	return fields
 }

@@ -353,6 +353,7 @@ func clone(reg *api.Registration) api.Registration {
 		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
 	c.Exclusive, c.Exposed = slices.Clone(reg.Exclusive), slices.Clone(reg.Exposed)
+	c.Upstreams = slices.Clone(reg.Upstreams)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
 		p := &c.Personas[i]

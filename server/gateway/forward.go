@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/backend"
+	"github.com/linuxarena/ctis/server/conduit"
+)
+
+// The rules of a request that goes to an upstream are:
+//
+//   - Only a host that its trajectory claims is asked, at the scheme and port that were
+//     claimed. Nothing the client says changes where it goes.
+//   - Method, target and body pass as they are. Of the fields the client's Host and the
+//     one that carries the key are ours; those of one connection, and those that say
+//     who is asking on whose behalf, go. The key's stands last, where nothing the client
+//     names in its Connection field takes it away.
+//   - It is sent once. What fails is told, and a redirect is an answer like any other.
+
+// serve answers one request from the simulator.
+func (g *Gateway) serve(ctx context.Context, c *conduit.Call) {
+	if refused := g.busy.begin(c.Trajectory); refused != "" {
+		c.Fail(&backend.Failure{Status: http.StatusServiceUnavailable, Reason: refused})
+		return
+	}
+	defer g.busy.end(c.Trajectory)
+	u, ok := g.claims.upstream(c.Trajectory, c.Host)
+	if !ok {
+		c.Fail(bad("is not asked: the gateway has no claim of it by this trajectory; ctis up with the same --id registers it anew"))
+		return
+	}
+	key := ""
+	if u.KeyEnv != "" {
+		if key, ok = g.keys.value(u.KeyEnv); !ok {
+			c.Fail(&backend.Failure{Status: http.StatusServiceUnavailable, Reason: "is not asked: no key for it was delivered; set " + u.KeyEnv + " and run ctis up again"})
+			return
+		}
+	}
+	x := &exchange{gateway: g, call: c, upstream: u, key: key, secret: newSecret(key)}
+	err := x.run(ctx)
+	var f *backend.Failure
+	switch {
+	case err == nil, ctx.Err() != nil: // nobody listens any more
+	case errors.As(err, &f):
+		if x.secret != nil {
+			f = &backend.Failure{Status: f.Status, Reason: x.secret.maskText(f.Reason)}
+		}
+		c.Fail(f)
+	default:
+		g.log.Debug("a request ended", "trajectory", c.Trajectory, "host", c.Host) // the link broke
+	}
+}
+
+// exchange is one request on its way to an upstream and back.
+type exchange struct {
+	gateway  *Gateway
+	call     *conduit.Call
+	upstream api.Upstream
+	key      string
+	secret   *secret // nil without a key
+}
+
+func (x *exchange) run(ctx context.Context) error {
+	r := route{x.call.Trajectory, x.call.Host}
+	conn := x.gateway.pool.take(r)
+	if conn == nil {
+		var err error
+		if conn, err = x.gateway.dial(ctx, x.upstream); err != nil {
+			return err
+		}
+	}
+	e := backend.Over(ctx, conn, x.gateway.patience)
+	if err := x.converse(e); err != nil {
+		e.Close()
+		return err
+	}
+	if conn, ok := e.Release(); ok {
+		x.gateway.pool.give(r, conn)
+	}
+	return nil
+}
+
+func (x *exchange) converse(e *backend.Exchange) error {
+	q := x.request()
+	if err := e.Do(q, x.call.Body); err != nil {
+		return err
+	}
+	h := &conduit.Head{Status: e.Status, Fields: e.Fields, Length: e.BodyLength(), Switched: e.Switched}
+	body := io.Reader(e)
+	if how := coding(h.Fields); x.secret != nil && how != "" && h.Length != 0 && !h.Switched {
+		undo, ok := decoders[how]
+		if !ok {
+			return bad("answered with a body compressed as %q, in which its key could not be seen", how)
+		}
+		h.Fields, h.Length = decoded(h.Fields), -1
+		body = &lazy{from: e, open: undo}
+	}
+	h.Fields = x.secret.maskFields(h.Fields)
+	if err := x.call.Start(h); err != nil {
+		return err
+	}
+	if h.Switched {
+		return x.tunnel(e)
+	}
+	if err := x.pass(body); err != nil {
+		return err
+	}
+	// What a decoder left is the rest of its own framing.
+	if n, err := io.CopyN(io.Discard, e, 1<<16); err != io.EOF {
+		if err == nil {
+			err = bad("sent %d bytes and more behind its compressed body", n)
+		}
+		return err
+	}
+	return x.call.End(x.secret.maskFields(e.Trailers))
+}
+
+// pass sends a body on, piece by piece as it comes.
+func (x *exchange) pass(body io.Reader) error {
+	send := func(p []byte) error { _, err := x.call.Write(p); return err }
+	end := func() error { return nil }
+	if x.secret != nil {
+		r := newRedactor(x.secret, send)
+		send, end = func(p []byte) error { _, err := r.Write(p); return err }, r.end
+	}
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if werr := send(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return end()
+		case err != nil:
+			var f *backend.Failure
+			if !errors.As(err, &f) {
+				err = bad("broke off within its compressed response: %v", err)
+			}
+			return errors.Join(err, end())
+		}
+	}
+}
+
+// tunnel passes both directions of a WebSocket on, until both have ended.
+func (x *exchange) tunnel(e *backend.Exchange) error {
+	conn, early, err := e.Conn()
+	if err != nil {
+		return bad("broke off at the switch to WebSocket")
+	}
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		if _, err := io.Copy(conn, x.call.Body); err == nil {
+			_ = conn.CloseWrite() // the upstream may be gone
+		} else {
+			_ = conn.Close() // wakes the other direction
+		}
+	}()
+	if err = x.pass(early); err == nil {
+		err = x.call.End(nil)
+	}
+	if err != nil {
+		_ = x.call.Body.Close() // wakes the other direction
+		_ = conn.Close()
+	}
+	<-up
+	return nil // what there was to say was said in the stream
+}
+
+// request is what the upstream gets.
+func (x *exchange) request() *backend.Request {
+	q := &backend.Request{
+		Method: x.call.Method, Target: x.call.Target, Host: hostField(x.upstream),
+		Length: x.call.Length, WebSocket: x.call.WebSocket, GoesOn: true,
+	}
+	for _, f := range x.call.Fields {
+		switch {
+		case x.key == "":
+		case sameName(f[0], x.upstream.AuthHeader):
+			continue
+		case strings.EqualFold(f[0], "Accept-Encoding"):
+			continue
+		case x.call.WebSocket && strings.EqualFold(f[0], "Sec-WebSocket-Extensions"):
+			continue // compressed messages could not be looked into
+		}
+		q.Fields = append(q.Fields, f)
+	}
+	if x.key != "" {
+		q.Own = [][2]string{{"Accept-Encoding", "identity"}, {x.upstream.AuthHeader, x.upstream.AuthPrefix + x.key}}
+	}
+	return q
+}
+
+// lazy opens a decoder when the first byte is asked for: some need bytes to begin, and
+// the head is to go on before there are any.
+type lazy struct {
+	from io.Reader
+	open func(io.Reader) (io.Reader, error)
+	body io.Reader
+}
+
+// Read implements [io.Reader].
+func (l *lazy) Read(p []byte) (int, error) {
+	if l.body == nil {
+		body, err := l.open(l.from)
+		if err != nil {
+			return 0, err
+		}
+		l.body = body
+	}
+	return l.body.Read(p)
+}
