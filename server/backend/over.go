@@ -27,18 +27,35 @@ func Over(ctx context.Context, c Conn, p Patience) *Exchange {
 // received, where the other side means to go on. Otherwise it closes it, and ok is
 // false.
 func (e *Exchange) Release() (c Conn, ok bool) {
-	sent := false
-	select {
-	case <-e.sending:
-		sent = e.sendErr == nil
-	default: // who answers before he has taken all may never take it
-	}
+	sent := Sent(e.sending) && e.sendErr == nil
 	whole := e.err == io.EOF || e.err == nil && e.Ended() && !e.Switched
 	if !sent || !whole || !e.goesOn || e.br.Buffered() > 0 || !e.unwatch() || e.conn.SetDeadline(time.Time{}) != nil {
 		e.Close()
 		return nil, false
 	}
 	return e.conn, true
+}
+
+// sendGrace is how long the end of sending is waited for once the response is whole.
+const sendGrace = 20 * time.Millisecond
+
+// Sent says whether sending has ended: done is closed then. Whoever wrote the last byte
+// of a request may not have got to say so when its response is here already; but who
+// answers before he has taken all may never take it.
+func Sent(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	t := time.NewTimer(sendGrace)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // StillOpen says whether a connection that nothing is expected on is as it was left:

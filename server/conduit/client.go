@@ -130,9 +130,11 @@ type Exchange struct {
 	read     int64 // of the body
 	err      error
 	started  bool
-	sending  chan struct{} // closed when the request is sent
-	sendErr  error         // set before sending is closed
-	unwatch  func() bool
+	// webSocket: its bytes follow the head at once, so no other request can.
+	webSocket bool
+	sending   chan struct{} // closed when the request is sent
+	sendErr   error         // set before sending is closed
+	unwatch   func() bool
 }
 
 // Do sends the request with its body and reads the response's head. The error is a
@@ -142,7 +144,7 @@ func (e *Exchange) Do(o *Open, body io.Reader) error {
 	if err != nil {
 		return &backend.Failure{Status: http.StatusBadGateway, Reason: "was not asked: " + err.Error()}
 	}
-	e.started = true
+	e.started, e.webSocket = true, o.WebSocket
 	go func() {
 		defer close(e.sending)
 		if e.sendErr = e.send(head, body, o.Length); e.sendErr != nil {
@@ -202,8 +204,10 @@ func (e *Exchange) send(head []byte, body io.Reader, length int64) error {
 		}
 		left -= n
 	}
-	if _, err := w.Write([]byte{frameEnd, 0, 0, 0, 0}); err != nil {
-		return err
+	if !e.webSocket { // whose bytes come instead
+		if _, err := w.Write([]byte{frameEnd, 0, 0, 0, 0}); err != nil {
+			return err
+		}
 	}
 	return w.Flush()
 }
@@ -299,14 +303,10 @@ func (e *Exchange) Conn() (backend.Conn, io.Reader, error) {
 // Close ends the exchange. A connection on which everything was said is kept for the
 // next one. When it returns nobody reads the request's body any more.
 func (e *Exchange) Close() {
-	if e.err == io.EOF && e.started && !e.Switched && e.r.br.Buffered() == 0 {
-		select {
-		case <-e.sending:
-			if e.sendErr == nil && e.unwatch() {
-				e.client.give(e.conn)
-				return
-			}
-		default:
+	if e.err == io.EOF && e.started && !e.webSocket && e.r.br.Buffered() == 0 {
+		if backend.Sent(e.sending) && e.sendErr == nil && e.unwatch() {
+			e.client.give(e.conn)
+			return
 		}
 	}
 	e.unwatch()

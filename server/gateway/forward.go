@@ -45,7 +45,7 @@ func (g *Gateway) serve(ctx context.Context, c *conduit.Call) {
 	err := x.run(ctx)
 	var f *backend.Failure
 	switch {
-	case err == nil, ctx.Err() != nil: // nobody listens any more
+	case err == nil, errors.Is(err, errTunnelled), ctx.Err() != nil: // nothing is left to say, or nobody listens
 	case errors.As(err, &f):
 		if x.secret != nil {
 			f = &backend.Failure{Status: f.Status, Reason: x.secret.maskText(f.Reason)}
@@ -79,10 +79,12 @@ func (x *exchange) run(ctx context.Context) error {
 		e.Close()
 		return err
 	}
+	trailers := x.secret.maskFields(e.Trailers)
+	// Before the client knows that the response is whole: it may ask on at once.
 	if conn, ok := e.Release(); ok {
 		x.gateway.pool.give(r, conn)
 	}
-	return nil
+	return x.call.End(trailers)
 }
 
 func (x *exchange) converse(e *backend.Exchange) error {
@@ -117,7 +119,7 @@ func (x *exchange) converse(e *backend.Exchange) error {
 		}
 		return err
 	}
-	return x.call.End(x.secret.maskFields(e.Trailers))
+	return nil
 }
 
 // pass sends a body on, piece by piece as it comes.
@@ -165,15 +167,19 @@ func (x *exchange) tunnel(e *backend.Exchange) error {
 		}
 	}()
 	if err = x.pass(early); err == nil {
-		err = x.call.End(nil)
+		err = x.call.End(nil) // this direction is over, the other may go on
 	}
 	if err != nil {
 		_ = x.call.Body.Close() // wakes the other direction
 		_ = conn.Close()
 	}
 	<-up
-	return nil // what there was to say was said in the stream
+	return errTunnelled
 }
+
+// errTunnelled ends an exchange in which everything was said: what was to be told of
+// its end was told in the stream.
+var errTunnelled = errors.New("the connection was a WebSocket's")
 
 // request is what the upstream gets.
 func (x *exchange) request() *backend.Request {
