@@ -49,6 +49,7 @@ type Simulator interface {
 	ExposedCursor(ctx context.Context, id string) (*api.ExposedCursor, error)
 	// RecordExposed puts what a sidecar logged into the journal.
 	RecordExposed(ctx context.Context, id string, b *api.ExposedBatch) (*api.ExposedCursor, error)
+	SetGateway(g api.Gateway) error
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)

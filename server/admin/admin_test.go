@@ -57,6 +57,7 @@ func (f *fake) ExposedCursor(context.Context, string) (*api.ExposedCursor, error
 func (f *fake) RecordExposed(_ context.Context, _ string, b *api.ExposedBatch) (*api.ExposedCursor, error) {
 	return &api.ExposedCursor{Container: b.Container, RequestID: "r9"}, f.err
 }
+func (f *fake) SetGateway(api.Gateway) error { return f.err }
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
