@@ -76,6 +76,9 @@ func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulat
 	if err != nil {
 		return result, err
 	}
+	if err := a.release(ctx, id); err != nil {
+		return result, err
+	}
 	for _, n := range project.Networks {
 		networks = append(networks, n.ID)
 	}

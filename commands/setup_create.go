@@ -250,6 +250,9 @@ func (s *setup) peers() []api.Peer {
 }
 
 func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
+	if err := s.closeNetworks(ctx); err != nil {
+		return "", err
+	}
 	if s.known != nil {
 		// What was repaired may have made a network anew; all else is as it was.
 		if err := s.sim.Client.SetNetworks(ctx, s.id, s.nets); err != nil {

@@ -18,6 +18,9 @@ func (e *Environment) Registration(id string, nets []api.Network, pins api.Pins)
 		Exclusive:   e.Exclusives(),
 		Exposed:     e.Exposed(),
 	}
+	for _, u := range e.Config.Upstreams {
+		r.Upstreams = append(r.Upstreams, u.Upstream)
+	}
 	for _, p := range e.Config.Personas {
 		served := api.Persona{
 			Host:         string(p.Host),

@@ -6,7 +6,14 @@ var unserved = []struct {
 	key   string
 	where func(c *Config) [][]string // each use of it in the file
 }{
-	{"upstream_proxies", func(c *Config) [][]string { return onceIf(len(c.Upstreams) > 0, "upstream_proxies") }},
+	{"rules", func(c *Config) (paths [][]string) {
+		for _, u := range c.Upstreams {
+			if len(u.Rules) > 0 {
+				paths = append(paths, below(u.path, "rules"))
+			}
+		}
+		return paths
+	}},
 }
 
 // Unserved reports each key of the environment that this version of ctis cannot

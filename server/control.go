@@ -44,10 +44,7 @@ func (c control) Status() *api.Status {
 func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	d := api.TrajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
-		Networks: t.Networks, Personas: []string{}, Upstreams: []string{}, Since: t.Since, Exposed: t.Exposed, ReplacedRules: replacedRules(t),
-	}
-	for _, u := range t.Upstreams {
-		d.Upstreams = append(d.Upstreams, u.Host)
+		Networks: t.Networks, Personas: []string{}, Upstreams: append([]api.Upstream{}, t.Upstreams...), Since: t.Since, Exposed: t.Exposed, ReplacedRules: replacedRules(t),
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)

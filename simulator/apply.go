@@ -133,6 +133,24 @@ func wanted(i ImageResult) Want {
 	return Want{Image: i.Ref, ImageID: i.ID, Hash: i.Hash, Protocol: api.Protocol}
 }
 
+// Running is the simulator as it runs, whatever image it is of. An *[AbsentError] says
+// that there is none, a *[NotReadyError] that it does not answer.
+func Running(ctx context.Context, eng Engine, instance string) (*Result, error) {
+	s, err := observe(ctx, eng, instance)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Foreign:
+		return nil, &ForeignError{Kind: "container", Name: s.container, Instance: instance}
+	case s.ID == "" || s.State != "running":
+		return nil, &AbsentError{Role: s.role, Container: s.container, State: s.State}
+	case !s.Answering:
+		defer s.close()
+		return nil, &NotReadyError{Role: s.role, Container: s.container, State: s.State, Logs: lastLogs(ctx, eng, s.ID), Err: s.problem}
+	}
+	return &Result{Container: s.container, ID: s.ID, Link: s.linkID, Address: s.link, Reused: true, Client: s.client, Identity: s.identity}, nil
+}
+
 type ensurer struct {
 	part
 	create   func(context.Context) error

@@ -160,18 +160,27 @@ type Status struct {
 
 // TrajectoryStatus describes one registered trajectory.
 type TrajectoryStatus struct {
-	Trajectory  string    `json:"trajectory"`
-	Environment string    `json:"environment"`
-	Settings    string    `json:"settings"`
-	Networks    []Network `json:"networks"`
-	Personas    []string  `json:"personas"`
-	Pins        Pins      `json:"pins,omitempty"` // of its backends
-	Exposed     []Exposed `json:"exposed,omitempty"`
-	Upstreams   []string  `json:"upstreams"` // hosts
+	Trajectory  string     `json:"trajectory"`
+	Environment string     `json:"environment"`
+	Settings    string     `json:"settings"`
+	Networks    []Network  `json:"networks"`
+	Personas    []string   `json:"personas"`
+	Pins        Pins       `json:"pins,omitempty"` // of its backends
+	Exposed     []Exposed  `json:"exposed,omitempty"`
+	Upstreams   []Upstream `json:"upstreams"`
 	// ReplacedRules are the personas whose rules are not those of the registration.
 	ReplacedRules []string      `json:"replaced_rules,omitempty"`
 	Since         time.Time     `json:"since"`
 	Journal       JournalStatus `json:"journal"`
+}
+
+// Hosts are the names the simulator answers to for the trajectory.
+func (t TrajectoryStatus) Hosts() []string {
+	hosts := append([]string{}, t.Personas...)
+	for _, u := range t.Upstreams {
+		hosts = append(hosts, u.Host)
+	}
+	return hosts
 }
 
 // JournalStatus says how complete a trajectory's journal is.
