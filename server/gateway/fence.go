@@ -59,14 +59,6 @@ func (f *fence) refuse(a netip.Addr, claimed func(yield func(string, *api.Claims
 	if within(f.allow, a) {
 		return ""
 	}
-	for _, t := range translated {
-		if t.prefix.Contains(a) && a.IsValid() {
-			b := a.As16()
-			if why := f.refuse(netip.AddrFrom4([4]byte(b[t.at:t.at+4])), claimed); why != "" {
-				return why
-			}
-		}
-	}
 	switch {
 	case !a.IsValid(), a.IsUnspecified(), thisNetwork.Contains(a):
 		return "is no address of a machine"
@@ -80,6 +72,14 @@ func (f *fence) refuse(a netip.Addr, claimed func(yield func(string, *api.Claims
 		return "is where a cloud tells about its machines"
 	case slices.Contains(f.own(), a):
 		return "is the gateway itself"
+	}
+	for _, t := range translated {
+		if t.prefix.Contains(a) {
+			b := a.As16()
+			if why := f.refuse(netip.AddrFrom4([4]byte(b[t.at:t.at+4])), claimed); why != "" {
+				return why
+			}
+		}
 	}
 	p := f.peering()
 	if within(p.Open, a) {
