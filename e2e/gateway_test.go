@@ -263,7 +263,7 @@ func (b *bed) sharing(t *testing.T, a api443, ref, holder string) {
 	if strings.Contains(r.stderr, `trajectory `+second) || !strings.Contains(r.stderr, holder) {
 		t.Errorf("a dead trajectory is called a holder:\n%s", r.stderr)
 	}
-	b.ctis("gc", "--json").must(t, 0)
+	b.gc()
 	if out := b.ctis("status", "--json").must(t, 0).stdout; strings.Contains(out, second) {
 		t.Errorf("gc leaves claims of the dead: %s", out)
 	}
@@ -381,8 +381,8 @@ func (b *bed) streamsSurvive(t *testing.T, agent string) {
 	n := 6
 	if s := os.Getenv("CTIS_E2E_NETWORKS"); s != "" {
 		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
+		if n, err = strconv.Atoi(s); err != nil || n < 1 || n > 250 {
+			t.Fatalf("CTIS_E2E_NETWORKS=%q is no number from 1 to 250", s)
 		}
 	}
 	const script = `
