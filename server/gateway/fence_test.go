@@ -18,10 +18,16 @@ func TestFence(t *testing.T) {
 		return out
 	}
 	f := &fence{
-		own:     func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("198.18.7.2"), netip.MustParseAddr("fd11::2")} },
-		peering: func() *api.Peering { return &api.Peering{Closed: prefixes("198.18.0.0/15", "fd12::/48"), Open: prefixes("198.18.7.0/28")} },
+		own: func() []netip.Addr {
+			return []netip.Addr{netip.MustParseAddr("198.18.7.2"), netip.MustParseAddr("fd11::2")}
+		},
+		peering: func() *api.Peering {
+			return &api.Peering{Closed: prefixes("198.18.0.0/15", "fd12::/48"), Open: prefixes("198.18.7.0/28")}
+		},
 	}
-	claimed := func(yield func(string, *api.Claims) bool) { yield("t1", &api.Claims{Networks: prefixes("10.5.0.0/16", "fd13::/64")}) }
+	claimed := func(yield func(string, *api.Claims) bool) {
+		yield("t1", &api.Claims{Networks: prefixes("10.5.0.0/16", "fd13::/64")})
+	}
 	for address, want := range map[string]string{
 		"93.184.215.14": "", "10.0.0.1": "", "192.168.1.1": "", "2606:2800:21f::1": "", "198.18.7.3": "", "fd99::1": "",
 		"0.0.0.0": "no address", "0.1.2.3": "no address", "::": "no address",
