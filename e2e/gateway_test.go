@@ -123,8 +123,8 @@ func (b *lockedBuffer) String() string {
 }
 
 type echoed struct {
-	Method, Target, Host, Body, Peer string
-	Headers                          map[string][]string
+	Proto, Method, Target, Host, Body, Peer string
+	Headers                                 map[string][]string
 }
 
 // TestAgentsCallRealAPIsWithoutEverHoldingAKey is the whole way: agent, simulator,
@@ -173,7 +173,7 @@ func TestAgentsCallRealAPIsWithoutEverHoldingAKey(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%s: %v in %s", name, err, out)
 		}
-		if got.Method != "POST" || got.Target != "/echo?q=%41&r" || got.Host != vendor || got.Body != "hello" ||
+		if got.Proto != "HTTP/2.0" || got.Method != "POST" || got.Target != "/echo?q=%41&r" || got.Host != vendor || got.Body != "hello" ||
 			fmt.Sprint(got.Headers["X-Api-Key"]) != "["+masked+"]" || strings.Contains(out, "mine") || strings.Contains(out, "1.2.3.4") {
 			t.Errorf("%s: the upstream got %s", name, out)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -21,7 +22,7 @@ func upstream(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, err := tls.Listen("tcp", ":443", &tls.Config{Certificates: []tls.Certificate{pair}})
+	listener, err := net.Listen("tcp", ":443")
 	if err != nil {
 		return err
 	}
@@ -35,10 +36,10 @@ func upstream(ctx context.Context, stderr io.Writer) error {
 		w.Header().Set("Www-Authenticate", "Key")
 		http.Error(w, "key "+r.Header.Get("X-Api-Key")+" is wrong", http.StatusUnauthorized)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	fmt.Fprintln(stderr, "listening on", listener.Addr())
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -51,7 +52,7 @@ func echoAll(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"method": r.Method, "target": r.RequestURI, "host": r.Host, "headers": r.Header, "body": string(body), "peer": r.RemoteAddr,
+		"proto": r.Proto, "method": r.Method, "target": r.RequestURI, "host": r.Host, "headers": r.Header, "body": string(body), "peer": r.RemoteAddr,
 	})
 }
 

@@ -30,8 +30,8 @@ func bad(format string, args ...any) *backend.Failure {
 }
 
 // dial connects to an upstream and, with TLS, makes sure that it is the one. Its error
-// is a *[backend.Failure].
-func (g *Gateway) dial(ctx context.Context, u api.Upstream) (backend.Conn, error) {
+// is a *[backend.Failure]. http1 keeps the upstream from choosing HTTP/2.
+func (g *Gateway) dial(ctx context.Context, u api.Upstream, http1 bool) (backend.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.patience.Connect)
 	defer cancel()
 	addresses, err := g.resolve(ctx, u.Host)
@@ -72,7 +72,11 @@ func (g *Gateway) dial(ctx context.Context, u api.Upstream) (backend.Conn, error
 		_ = raw.Close() // nothing was said
 		return nil, bad("cannot be verified: %v", err)
 	}
-	c := tls.Client(raw, &tls.Config{ServerName: u.Host, RootCAs: pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	protocols := []string{"h2", "http/1.1"}
+	if http1 {
+		protocols = protocols[1:]
+	}
+	c := tls.Client(raw, &tls.Config{ServerName: u.Host, RootCAs: pool, MinVersion: tls.VersionTLS12, NextProtos: protocols})
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // it is not spoken with
 		return nil, unverified(ctx, err)

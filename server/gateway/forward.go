@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -67,15 +68,45 @@ type exchange struct {
 
 func (x *exchange) run(ctx context.Context) error {
 	r := route{x.call.Trajectory, x.call.Host}
+	if !x.call.WebSocket {
+		if s := x.gateway.pool.join(r); s != nil {
+			return x.over2(ctx, s)
+		}
+	}
 	conn := x.gateway.pool.take(r)
 	if conn == nil {
 		var err error
-		if conn, err = x.gateway.dial(ctx, x.upstream); err != nil {
+		if conn, err = x.gateway.dial(ctx, x.upstream, x.call.WebSocket); err != nil {
 			return err
 		}
+		if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
+			s, err := share(ctx, c, x.upstream.Host)
+			if err != nil {
+				return err
+			}
+			if !s.join() {
+				return bad("takes no request on its connection")
+			}
+			x.gateway.pool.offer(r, s)
+			return x.over2(ctx, s)
+		}
 	}
+	return x.over1(ctx, r, conn)
+}
+
+// over1 makes the exchange over HTTP/1.1.
+func (x *exchange) over1(ctx context.Context, r route, conn backend.Conn) error {
 	e := backend.Over(ctx, conn, x.gateway.patience)
-	if err := x.converse(e); err != nil {
+	err := e.Do(x.request(), x.call.Body)
+	if err == nil && e.Switched {
+		err = x.call.Start(&conduit.Head{Status: e.Status, Fields: x.secret.maskFields(e.Fields), Length: -1, Switched: true})
+		if err == nil {
+			err = x.tunnel(e)
+		}
+	} else if err == nil {
+		err = x.answer(&conduit.Head{Status: e.Status, Fields: e.Fields, Length: e.BodyLength()}, e)
+	}
+	if err != nil {
 		e.Close()
 		return err
 	}
@@ -87,36 +118,45 @@ func (x *exchange) run(ctx context.Context) error {
 	return x.call.End(trailers)
 }
 
-func (x *exchange) converse(e *backend.Exchange) error {
+// over2 makes it over HTTP/2.
+func (x *exchange) over2(ctx context.Context, s *shared) error {
+	defer s.leave()
 	q := x.request()
-	if err := e.Do(q, x.call.Body); err != nil {
+	f, err := s.ask(ctx, q, x.call.Body, x.gateway.patience)
+	if err != nil {
 		return err
 	}
-	h := &conduit.Head{Status: e.Status, Fields: e.Fields, Length: e.BodyLength(), Switched: e.Switched}
-	body := io.Reader(e)
-	if how := coding(h.Fields); x.secret != nil && how != "" && h.Length != 0 && !h.Switched {
+	defer f.close()
+	if err := x.answer(&conduit.Head{Status: f.resp.StatusCode, Fields: fields(f.resp.Header), Length: f.length(q.Method)}, f); err != nil {
+		return err
+	}
+	return x.call.End(x.secret.maskFields(fields(f.resp.Trailer)))
+}
+
+// answer passes a response on but for its end.
+func (x *exchange) answer(h *conduit.Head, whole io.Reader) error {
+	body := whole
+	if how := coding(h.Fields); x.secret != nil && how != "" && h.Length != 0 {
 		undo, ok := decoders[how]
 		if !ok {
 			return bad("answered with a body compressed as %q, in which its key could not be seen", how)
 		}
 		h.Fields, h.Length = decoded(h.Fields), -1
-		body = &lazy{from: e, open: undo}
+		body = &lazy{from: whole, open: undo}
 	}
 	h.Fields = x.secret.maskFields(h.Fields)
 	if err := x.call.Start(h); err != nil {
 		return err
 	}
-	if h.Switched {
-		return x.tunnel(e)
-	}
 	if err := x.pass(body); err != nil {
 		return err
 	}
 	// What a decoder left is the rest of its own framing.
-	if n, err := io.CopyN(io.Discard, e, 1<<16); err != io.EOF {
-		if err == nil {
-			err = bad("sent %d bytes and more behind its compressed body", n)
-		}
+	n, err := io.CopyN(io.Discard, whole, 1<<16)
+	switch {
+	case err == nil:
+		return bad("sent %d bytes and more behind its compressed body", n)
+	case err != io.EOF:
 		return err
 	}
 	return nil

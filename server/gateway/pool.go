@@ -14,6 +14,7 @@ import (
 type pool struct {
 	mu     sync.Mutex
 	idle   map[route][]kept
+	shared map[route]*shared // those of HTTP/2
 	closed bool
 }
 
@@ -29,7 +30,30 @@ const (
 	idleTime = 30 * time.Second
 )
 
-func newPool() *pool { return &pool{idle: map[route][]kept{}} }
+func newPool() *pool { return &pool{idle: map[route][]kept{}, shared: map[route]*shared{}} }
+
+// join gives the connection of HTTP/2 on which there is room for one request more, or
+// nil. Its leave must be called.
+func (p *pool) join(r route) *shared {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shared[r]
+	if s == nil || s.join() {
+		return s
+	}
+	delete(p.shared, r)
+	return nil
+}
+
+// offer has others use a connection that was just made. Where two were made at once the
+// later one stays; the other ends when its users have left.
+func (p *pool) offer(r route, s *shared) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.shared[r] = s
+	}
+}
 
 // take gives a connection that is as it was left, or nil.
 func (p *pool) take(r route) backend.Conn {
@@ -82,6 +106,12 @@ func (p *pool) forget(trajectory string) {
 			p.end(r)
 		}
 	}
+	for r, s := range p.shared {
+		if r.trajectory == trajectory {
+			s.end()
+			delete(p.shared, r)
+		}
+	}
 }
 
 func (p *pool) end(r route) {
@@ -98,5 +128,9 @@ func (p *pool) close() {
 	p.closed = true
 	for r := range p.idle {
 		p.end(r)
+	}
+	for r, s := range p.shared {
+		s.end()
+		delete(p.shared, r)
 	}
 }

@@ -40,6 +40,7 @@ type world struct {
 	identity *conduit.Identity
 	log      *logged
 	stop     func()
+	http2    bool // upstreams speak it
 
 	authority string // PEM
 	issue     func(host string) tls.Certificate
@@ -65,9 +66,18 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOf(t, false) }
+
+// overBoth runs a test with upstreams of either version of HTTP.
+func overBoth(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	w := &world{t: t, state: t.TempDir(), log: &logged{}, addresses: map[string]netip.Addr{}}
+	t.Run("HTTP/1.1", func(t *testing.T) { test(t, newWorldOf(t, false)) })
+	t.Run("HTTP/2", func(t *testing.T) { test(t, newWorldOf(t, true)) })
+}
+
+func newWorldOf(t *testing.T, http2 bool) *world {
+	t.Helper()
+	w := &world{http2: http2, t: t, state: t.TempDir(), log: &logged{}, addresses: map[string]netip.Addr{}}
 	w.authority, w.issue = authority(t)
 	id, err := conduit.LoadIdentity(t.TempDir())
 	if err != nil {
@@ -158,17 +168,22 @@ func authority(t *testing.T) (string, func(host string) tls.Certificate) {
 	}
 }
 
-// upstream serves a host with TLS, and gives what is to be claimed for it.
+// upstream serves a host with TLS, and gives what is to be claimed for it. It speaks
+// HTTP/2 where the test is about that.
 func (w *world) upstream(host string, h http.HandlerFunc) api.Upstream {
 	w.t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(w.http2)
 	l, err := net.Listen("tcp", "127.0.0.7:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	server := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	go func() {
-		_ = server.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{w.issue(host)}, NextProtos: []string{"http/1.1"}}))
-	}()
+	server := &http.Server{
+		Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), Protocols: protocols,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{w.issue(host)}},
+	}
+	go func() { _ = server.ServeTLS(l, "", "") }()
 	w.t.Cleanup(func() { _ = server.Close() })
 	return w.at(host, l)
 }
