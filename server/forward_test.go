@@ -313,3 +313,51 @@ func TestAnAnswerThatBreaksOffDoesNotLookWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestAnswersOfAnUpstreamWithoutABodyAndInParts(t *testing.T) {
+	b := withUpstream(t, "api.vendor.example", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/204":
+			w.WriteHeader(http.StatusNoContent)
+		case "/304":
+			w.Header().Set("ETag", `"x"`)
+			w.WriteHeader(http.StatusNotModified)
+		case "/empty":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			http.ServeContent(w, r, "a.bin", time.Unix(1, 0), strings.NewReader("0123456789"))
+		}
+	})
+	for _, http2 := range []bool{false, true} {
+		c := b.client(2, http2)
+		for _, a := range []struct {
+			method, path, scope string
+			status              int
+			body, length        string
+		}{
+			{"GET", "/", "", 200, "0123456789", "10"}, {"HEAD", "/", "", 200, "", "10"},
+			{"GET", "/", "bytes=2-4", 206, "234", "3"}, {"GET", "/", "bytes=99-", 416, "invalid range: failed to overlap\n", ""},
+			{"GET", "/204", "", 204, "", ""}, {"GET", "/304", "", 304, "", ""}, {"POST", "/empty", "", 202, "", "0"},
+		} {
+			q, err := http.NewRequest(a.method, "https://api.vendor.example"+a.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.scope != "" {
+				q.Header.Set("Range", a.scope)
+			}
+			r, got := b.doRequest(c, q)
+			if r.StatusCode != a.status || got != a.body || a.length != "" && r.Header.Get("Content-Length") != a.length {
+				t.Errorf("http2=%v, %s %s %s: %s %q %v", http2, a.method, a.path, a.scope, r.Status, got, r.Header)
+			}
+		}
+	}
+	// A client of HTTP/1.0 knows no chunks: it gets the whole, and the connection ends.
+	old := b.send(2, b.plain, "GET / HTTP/1.0\r\nHost: api.vendor.example\r\n\r\n")
+	if !strings.HasPrefix(old, "HTTP/1.1 200 ") || !strings.HasSuffix(old, "\r\n\r\n0123456789") {
+		t.Errorf("%q", old)
+	}
+	if got := b.send(2, b.plain, "CONNECT api.vendor.example:443 HTTP/1.1\r\nHost: api.vendor.example:443\r\nConnection: close\r\n\r\n"); strings.HasPrefix(got, "HTTP/1.1 2") {
+		t.Errorf("a tunnel was opened: %q", got)
+	}
+}

@@ -51,7 +51,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if p != nil {
 		// Before the body, which may not arrive whole.
 		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
-		if l.tenant.upstreams[p.Host] {
+		if l.tenant.upstreams[p.Host] && m.method != http.MethodConnect { // which would ask for a tunnel, to anywhere
 			x.record.Kind, x.record.Endpoint = api.KindUpstream, ""
 		}
 		if m.head != nil && !x.passesOn() && wire.Shouts(p.ServerHeader) {
