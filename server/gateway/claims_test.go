@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 	"github.com/linuxarena/ctis/server/conduit"
@@ -227,8 +228,11 @@ func TestOnlyTheNamedSimulatorIsSpokenWith(t *testing.T) {
 			t.Error("a stranger was answered")
 		}
 	}
-	if !strings.Contains(w.log.String(), "it is not the peer that was named") {
-		t.Errorf("the log says\n%s", w.log)
+	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(w.log.String(), "it is not the peer that was named"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log says\n%s", w.log)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 	// Nor does the simulator speak with whoever has the gateway's address.
 	w.link.Use(at, other.Fingerprint)

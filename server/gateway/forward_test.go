@@ -479,3 +479,31 @@ func TestOverHTTP2RequestsOfATrajectoryShareAConnection(t *testing.T) {
 		}
 	}
 }
+
+func TestUpstreamsAreNotWaitedForForEver(t *testing.T) {
+	overBoth(t, func(t *testing.T, w *world) {
+		w.gateway.patience = backend.Patience{Connect: 2 * time.Second, Answer: 200 * time.Millisecond, Silence: 200 * time.Millisecond}
+		u := w.upstream("api.vendor.example", func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/half" {
+				_, _ = io.WriteString(rw, "half")
+				rw.(http.Flusher).Flush()
+			}
+			if r.URL.Path == "/early" { // an answer to who has not sent all
+				_, _ = io.WriteString(rw, "early")
+				return
+			}
+			<-r.Context().Done()
+		})
+		w.claim("t1", u)
+		if f := w.ask("t1", u.Host, "body", conduit.Open{Method: "POST"}).failure(t); f.Status != 504 || !strings.Contains(f.Reason, "timed out before the end") {
+			t.Errorf("%+v", f)
+		}
+		got := w.ask("t1", u.Host, "", conduit.Open{Target: "/half"})
+		if f := got.failure(t); f.Status != 504 || got.body != "half" || !strings.Contains(f.Reason, "timed out within") {
+			t.Errorf("%+v, %+v", got, f)
+		}
+		if got := w.ask("t1", u.Host, strings.Repeat("x", 8<<20), conduit.Open{Method: "POST", Target: "/early"}); got.err != nil || got.body != "early" {
+			t.Errorf("%d %q %v", got.Status, got.body, got.err)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/linuxarena/ctis/server/backend"
@@ -97,7 +98,7 @@ type framed struct {
 	patience backend.Patience
 	cancel   context.CancelCauseFunc
 	ctx      context.Context
-	late     *time.Timer
+	late     *time.Timer // ends a response that pauses for too long
 	resp     *http.Response
 }
 
@@ -110,21 +111,29 @@ var (
 func (s *shared) ask(ctx context.Context, q *backend.Request, body io.Reader, patience backend.Patience) (*framed, error) {
 	f := &framed{patience: patience}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
-	f.late = time.AfterFunc(patience.Answer, func() { f.cancel(errNoAnswer) })
+	// The body may still be on its way when the answer is here.
+	var answered atomic.Bool
+	late := time.AfterFunc(patience.Answer, func() {
+		if !answered.Load() {
+			f.cancel(errNoAnswer)
+		}
+	})
+	defer late.Stop()
 	r := (&http.Request{
 		Method: q.Method, Host: q.Host, Header: headerOf(q), ContentLength: q.Length, Body: http.NoBody,
 		// The host in front keeps a target that begins with "//" what it is.
 		URL: &url.URL{Scheme: "https", Host: q.Host, Opaque: "//" + q.Host + q.Target},
 	}).WithContext(f.ctx)
 	if q.Length > 0 {
-		r.Body = io.NopCloser(&timely{body, func() { f.late.Reset(patience.Answer) }})
+		r.Body = io.NopCloser(&timely{body, func() {
+			if !answered.Load() {
+				late.Reset(patience.Answer)
+			}
+		}})
 	}
 	var err error
 	f.resp, err = s.conn.RoundTrip(r)
-	if !f.late.Stop() && err == nil {
-		err = errNoAnswer
-		_ = f.resp.Body.Close() // too late to be of use
-	}
+	answered.Store(true)
 	if err != nil {
 		defer f.cancel(nil)
 		return nil, f.failure(err, "before the end of its response's head")
