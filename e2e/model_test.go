@@ -196,7 +196,7 @@ func (m *model) disturb(random *rand.Rand) {
 func TestWhateverEightProcessesDoOneSimulatorServesThemAll(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	seconds := 25
+	seconds := 20
 	if s := os.Getenv("CTIS_E2E_MODEL"); s != "" {
 		var err error
 		if seconds, err = strconv.Atoi(s); err != nil || seconds < 1 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/linuxarena/ctis/server/api"
@@ -42,7 +43,7 @@ func (g *Gateway) serve(ctx context.Context, c *conduit.Call) {
 			return
 		}
 	}
-	x := &exchange{gateway: g, call: c, upstream: u, key: key, secret: newSecret(key)}
+	x := &exchange{gateway: g, call: c, upstream: u, key: key, secret: newSecret(key, u.AuthPrefix)}
 	err := x.run(ctx)
 	var f *backend.Failure
 	switch {
@@ -98,7 +99,9 @@ func (x *exchange) run(ctx context.Context) error {
 func (x *exchange) over1(ctx context.Context, r route, conn backend.Conn) error {
 	e := backend.Over(ctx, conn, x.gateway.patience)
 	err := e.Do(x.request(), x.call.Body)
-	if err == nil && e.Switched {
+	if err == nil && e.Switched && x.secret != nil && slices.ContainsFunc(e.Fields, func(f [2]string) bool { return strings.EqualFold(f[0], "Sec-WebSocket-Extensions") }) {
+		err = bad("compresses its WebSocket although it was not asked to, and its key could not be seen there")
+	} else if err == nil && e.Switched {
 		err = x.call.Start(&conduit.Head{Status: e.Status, Fields: x.secret.maskFields(e.Fields), Length: -1, Switched: true})
 		if err == nil {
 			err = x.tunnel(e)

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -126,6 +127,9 @@ func TestAnEchoOfTheKeyComesBackMasked(t *testing.T) {
 		forms := map[string]string{
 			"as it is":              canary,
 			"in a URL":              url.QueryEscape(canary),
+			"in a URL, lower case":  strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(canary), "%2F", "%2f"), "%2B", "%2b"),
+			"in hex":                hex.EncodeToString([]byte(canary)),
+			"in upper-case hex":     strings.ToUpper(hex.EncodeToString([]byte(canary))),
 			"in JSON of PHP":        strings.ReplaceAll(canary, "/", `\/`),
 			"base64":                b64([]byte(canary)),
 			"base64 of the header":  b64([]byte("Bearer " + canary)),
@@ -506,4 +510,17 @@ func TestUpstreamsAreNotWaitedForForEver(t *testing.T) {
 			t.Errorf("%d %q %v", got.Status, got.body, got.err)
 		}
 	})
+}
+
+func TestAWebSocketThatIsCompressedIsRefused(t *testing.T) {
+	w := newWorld(t)
+	u := w.raw("api.vendor.example", func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+	})
+	w.claim("t1", u)
+	got := w.ask("t1", u.Host, "", conduit.Open{WebSocket: true, Fields: [][2]string{{"Connection", "Upgrade"}, {"Upgrade", "websocket"}}})
+	if f := got.failure(t); f.Status != 502 || !strings.Contains(f.Reason, "compresses its WebSocket") {
+		t.Errorf("%+v", f)
+	}
 }

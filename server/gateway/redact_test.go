@@ -28,7 +28,7 @@ func TestHoweverItIsCutTheKeyIsMaskedAndNothingElse(t *testing.T) {
 	keys := []string{canary, "aaaaaaaaaaaaaaaa", "abababababababab", "k", "sk-1/2+3=", `with"quote\and/slash&amp`}
 	for range 2000 {
 		key := keys[random.IntN(len(keys))]
-		s := newSecret(key)
+		s := newSecret(key, "")
 		var text, want []byte
 		for range 1 + random.IntN(6) {
 			switch random.IntN(3) {
@@ -63,7 +63,7 @@ func FuzzRedactor(f *testing.F) {
 			t.Skip()
 		}
 		random := rand.New(rand.NewPCG(seed, 0))
-		got := cut(newSecret(key), []byte(text), func() int { return 1 + random.IntN(9) })
+		got := cut(newSecret(key, ""), []byte(text), func() int { return 1 + random.IntN(9) })
 		if len(got) != len(text) || strings.Trim(key, "*") != "" && bytes.Contains(got, []byte(key)) && !strings.Contains(strings.ReplaceAll(text, key, ""), "*") && !strings.Contains(key, "*") {
 			t.Errorf("key %q: %q became %q", key, text, got)
 		}
@@ -71,7 +71,7 @@ func FuzzRedactor(f *testing.F) {
 }
 
 func TestBase64OfTheKeyIsFoundWhereverItStands(t *testing.T) {
-	s := newSecret(canary)
+	s := newSecret(canary, "")
 	for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding} {
 		for before := range 7 {
 			for after := range 4 {
@@ -92,7 +92,7 @@ func TestBase64OfTheKeyIsFoundWhereverItStands(t *testing.T) {
 func TestAShortBeginningIsNotWaitedForAndALongOneIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		r := newRedactor(newSecret(canary), func(p []byte) error { out.Write(p); return nil })
+		r := newRedactor(newSecret(canary, ""), func(p []byte) error { out.Write(p); return nil })
 		step := func(p, want string) {
 			t.Helper()
 			_, _ = r.Write([]byte(p))
@@ -118,10 +118,22 @@ func TestAShortBeginningIsNotWaitedForAndALongOneIs(t *testing.T) {
 }
 
 func TestAKeyOfNoLengthIsNoSecret(t *testing.T) {
-	if newSecret("") != nil {
+	if newSecret("", "") != nil {
 		t.Error("nothing is a secret")
 	}
-	if got := newSecret("").maskFields([][2]string{{"A", "b"}}); got[0] != [2]string{"A", "b"} {
+	if got := newSecret("", "").maskFields([][2]string{{"A", "b"}}); got[0] != [2]string{"A", "b"} {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAKeyOfBasicAuthenticationIsNameAndPassword(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString([]byte("robot:hunter2-hunter2"))
+	for _, text := range []string{key, "robot:hunter2-hunter2", "password hunter2-hunter2!", "68756e746572322d68756e74657232"} {
+		if got := newSecret(key, "Basic ").maskText(text); strings.Contains(got, "hunter2") || !strings.Contains(got, "*****") {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := newSecret(key, "Bearer ").maskText("hunter2-hunter2"); got != "hunter2-hunter2" {
 		t.Errorf("%q", got)
 	}
 }

@@ -3,15 +3,18 @@ package gateway
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // secret is a key and the forms in which an upstream may repeat it. Beside the key
-// itself these are what stands for it in JSON, in a URL, in HTML and in base64, where
-// any text may come before and behind it.
+// itself these are what stands for it in JSON, in a URL, in HTML, in hex and in base64,
+// where any text may come before and behind it.
 type secret struct {
 	forms [][]byte // longest first, none empty
 	// most is the length of the longest.
@@ -22,23 +25,19 @@ type secret struct {
 // those of a shorter one are found by chance.
 const minCoded = 8
 
-// newSecret is nil for no key.
-func newSecret(key string) *secret {
+// newSecret is nil for no key. prefix is what is sent before it: a key of Basic
+// authentication stands for a name and a password, which are secret as well.
+func newSecret(key, prefix string) *secret {
 	if key == "" {
 		return nil
 	}
-	forms := map[string]bool{key: true}
-	if len(key) >= minCoded {
-		forms[url.QueryEscape(key)] = true
-		forms[url.PathEscape(key)] = true
-		forms[strings.ReplaceAll(key, "/", `\/`)] = true // as PHP writes JSON
-		if quoted, err := json.Marshal(key); err == nil {
-			forms[string(quoted[1:len(quoted)-1])] = true
-		}
-		forms[strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(key)] = true
-		for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-			for _, core := range cores(key, coding) {
-				forms[core] = true
+	forms := formsOf(key)
+	if strings.EqualFold(strings.TrimSpace(prefix), "Basic") {
+		pair, err := base64.StdEncoding.DecodeString(key)
+		_, password, _ := strings.Cut(string(pair), ":")
+		for _, part := range []string{string(pair), password} {
+			if err == nil && len(part) >= minCoded {
+				maps.Copy(forms, formsOf(part))
 			}
 		}
 	}
@@ -55,6 +54,33 @@ func newSecret(key string) *secret {
 	})
 	return s
 }
+
+// formsOf are the forms of a text.
+func formsOf(key string) map[string]bool {
+	forms := map[string]bool{key: true}
+	if len(key) >= minCoded {
+		for _, escaped := range []string{url.QueryEscape(key), url.PathEscape(key)} {
+			forms[escaped] = true
+			forms[escapes.ReplaceAllStringFunc(escaped, strings.ToLower)] = true
+		}
+		forms[hex.EncodeToString([]byte(key))] = true
+		forms[strings.ToUpper(hex.EncodeToString([]byte(key)))] = true
+		forms[strings.ReplaceAll(key, "/", `\/`)] = true // as PHP writes JSON
+		if quoted, err := json.Marshal(key); err == nil {
+			forms[string(quoted[1:len(quoted)-1])] = true
+		}
+		forms[strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(key)] = true
+		for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+			for _, core := range cores(key, coding) {
+				forms[core] = true
+			}
+		}
+	}
+	return forms
+}
+
+// escapes are those of URLs.
+var escapes = regexp.MustCompile(`%[0-9A-F]{2}`)
 
 // cores are what a key is in base64 wherever it stands in the coded text: it may begin
 // at each of three places in a group, and the characters it shares with its neighbours
