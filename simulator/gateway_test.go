@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/docker/docker/api/types/network"
 )
 
 func gatewayFor(f *fakeEngine, t *testing.T, hash string) GatewayOptions {
@@ -162,5 +164,54 @@ func TestLastHost(t *testing.T) {
 		if got := lastHost(netip.MustParsePrefix(subnet)); got.String() != want {
 			t.Errorf("%s: %s, want %s", subnet, got, want)
 		}
+	}
+}
+
+func TestAGatewayWhoseNetworkWasPrunedComesBack(t *testing.T) {
+	f := newFake()
+	o := gatewayFor(f, t, "1")
+	first := mustGateway(t, f, o)
+	c, _ := f.find("ctis-gateway")
+	c.state = "exited"
+	f.networks = slices.DeleteFunc(f.networks, func(n network.Summary) bool { return n.Name == "ctis-egress" })
+	second := mustGateway(t, f, o)
+	if second.ID == first.ID || second.Reused || len(f.networks) != 2 || len(f.containers) != 2 {
+		t.Errorf("%+v, then %+v; %d networks", first, second, len(f.networks))
+	}
+}
+
+func TestAGatewayNameThatIsTakenIsLeftAlone(t *testing.T) {
+	f := newFake()
+	o := gatewayFor(f, t, "1")
+	mustGateway(t, f, o)
+	c, _ := f.find("ctis-gateway")
+	c.config.Labels = nil
+	f.calls = nil
+	var foreign *ForeignError
+	if _, err := EnsureGateway(context.Background(), f, o); !errors.As(err, &foreign) || foreign.Name != "ctis-gateway" {
+		t.Errorf("%v", err)
+	}
+	if _, err := Remove(context.Background(), f, "ctis", RemoveOptions{Volume: true}); !errors.As(err, &foreign) {
+		t.Errorf("%v", err)
+	}
+	if _, err := f.find("ctis-gateway"); err != nil {
+		t.Error("somebody else's container was removed")
+	}
+}
+
+func TestRunningIsTheSimulatorAsItIs(t *testing.T) {
+	f := newFake()
+	var absent *AbsentError
+	if _, err := Running(context.Background(), f, "ctis"); !errors.As(err, &absent) || !strings.Contains(err.Error(), "there is no simulator") {
+		t.Errorf("%v", err)
+	}
+	want := mustEnsure(t, f, want("1"))
+	got, err := Running(context.Background(), f, "ctis")
+	if err != nil || got.ID != want.ID || got.Identity != want.Identity || got.Link != want.Link {
+		t.Fatalf("%+v, want %+v: %v", got, want, err)
+	}
+	got.Client.Close()
+	if _, err := ConnectGateway(context.Background(), f, "ctis"); !errors.As(err, &absent) || !strings.Contains(err.Error(), `no gateway "ctis-gateway"`) {
+		t.Errorf("%v", err)
 	}
 }
