@@ -132,9 +132,6 @@ func (s *setup) load(ctx context.Context) error {
 	if problems.HasErrors() {
 		return &invalidError{problems: problems}
 	}
-	if unserved := env.Unserved(); unserved.HasErrors() {
-		return &invalidError{problems: unserved, unserved: true}
-	}
 	for _, p := range problems {
 		s.app.ui.lines(printable(problemText(p)))
 	}

@@ -19,7 +19,9 @@ func (e *Environment) Registration(id string, nets []api.Network, pins api.Pins)
 		Exposed:     e.Exposed(),
 	}
 	for _, u := range e.Config.Upstreams {
-		r.Upstreams = append(r.Upstreams, u.Upstream)
+		served := u.Upstream
+		served.Rules = wire(u.Rules)
+		r.Upstreams = append(r.Upstreams, served)
 	}
 	for _, p := range e.Config.Personas {
 		served := api.Persona{

@@ -118,7 +118,7 @@ func (s *Server) consult(x *exchange, r *http.Request, host string) error {
 		return err
 	}
 	a := reply{body: e, status: e.Status, fields: e.Fields, trailers: func() [][2]string { return e.Trailers }, streams: true}
-	x.bare = true
+	x.genuine = true
 	x.persona = &api.Persona{Host: host, ServerHeader: serverOf(a.fields)} // whose way of writing heads it has
 	if t, ok := x.carrier.(*tap); ok {
 		t.speakAs(x.persona.ServerHeader)

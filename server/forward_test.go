@@ -361,3 +361,54 @@ func TestAnswersOfAnUpstreamWithoutABodyAndInParts(t *testing.T) {
 		t.Errorf("a tunnel was opened: %q", got)
 	}
 }
+
+// What a rule answers the upstream never hears of; what one passes on is changed on its
+// way back.
+func TestRulesComeBeforeTheUpstreamAndChangeItsAnswers(t *testing.T) {
+	var asked []string
+	b := withUpstream(t, "api.vendor.example", func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		w.Header()["Server"] = []string{"vendor/1"}
+		for _, piece := range []string{"the ol", "d word"} { // of no stated length
+			_, _ = io.WriteString(w, piece)
+			w.(http.Flusher).Flush()
+		}
+	})
+	r := registration("t7", 7)
+	r.Upstreams = []api.Upstream{b.up}
+	r.Upstreams[0].Rules = []api.Rule{
+		answers("/v1/limited", 429, "slow down"),
+		{Path: "/v1/edited", Pass: true, Edit: &api.ResponseEdit{Set: [][2]string{{"X-Seen", "a"}}, Replace: [][2]string{{"old", "new"}}}},
+		{Path: "/v1/kept", Pass: true, Edit: &api.ResponseEdit{Replace: [][2]string{{"absent", "new"}}}},
+	}
+	if _, err := b.gateway.Claim(t.Context(), api.Claims{Trajectory: "t7", Upstreams: r.Upstreams}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.admin.Register(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, http2 := range []bool{false, true} {
+		c := b.client(7, http2)
+		for path, want := range map[string]string{"/v1/limited": "429 slow down", "/v1/edited": "200 the new word", "/v1/kept": "200 the old word", "/v1/plain": "200 the old word"} {
+			r, body := b.do(c, "GET", "https://api.vendor.example"+path, "")
+			if got := fmt.Sprint(r.StatusCode, " ", body); got != want || strings.HasPrefix(got, "200") && r.Header.Get("Server") != "vendor/1" || (r.Header.Get("X-Seen") == "a") != (path == "/v1/edited") {
+				t.Errorf("http2=%v, %s: %q %v", http2, path, got, r.Header)
+			}
+		}
+	}
+	if len(asked) != 6 {
+		t.Errorf("the upstream was asked %q", asked)
+	}
+	if _, err := b.admin.SetRules(t.Context(), "t7", "api.vendor.example", api.RuleSet{Rules: []api.Rule{answers("/**", 503, "gone")}}); err != nil {
+		t.Fatal(err)
+	}
+	b.world.stop() // what was set is there after a restart too
+	b.world.start()
+	if r, body := b.do(b.client(7, false), "GET", "https://api.vendor.example/v1/plain", ""); r.StatusCode != 503 || body != "gone" {
+		t.Errorf("%d %q", r.StatusCode, body)
+	}
+	st, err := b.admin.Status(t.Context())
+	if err != nil || len(st.Trajectories) != 2 || fmt.Sprint(st.Trajectories[1].ReplacedRules) != "[api.vendor.example]" {
+		t.Errorf("%+v, %v", st, err)
+	}
+}

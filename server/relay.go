@@ -100,7 +100,7 @@ func (x *exchange) settle(r *http.Request, err error, what string, says func(str
 		x.turnAway(http.StatusBadGateway, says(err.Error()))
 	case x.state == holding:
 		x.header = x.carrier.scratch() // what was taken over of the response
-		x.spelled, x.status, x.held, x.size, x.bare = nil, 0, nil, 0, false
+		x.spelled, x.status, x.held, x.size, x.genuine = nil, 0, nil, 0, false
 		x.turnAway(f.Status, says(f.Reason))
 	default:
 		x.note = says(f.Reason)

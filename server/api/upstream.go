@@ -21,6 +21,8 @@ type Upstream struct {
 	Authorities string `json:"authorities,omitempty"`
 
 	Rules []Rule `json:"rules,omitempty"` // in order; the first match wins
+	// RulesRevision is how often they were replaced since; 0 in a new registration.
+	RulesRevision int `json:"rules_revision,omitempty"`
 }
 
 // URL is the upstream as ctis.toml would name it: the bare host where that

@@ -138,7 +138,7 @@ func (c *claims) claim(one api.Claims) (unchanged bool, err error) {
 	}
 	one.Upstreams = slices.Clone(one.Upstreams)
 	for i := range one.Upstreams {
-		one.Upstreams[i].Rules = nil
+		one.Upstreams[i].Rules, one.Upstreams[i].RulesRevision = nil, 0
 	}
 	if e := checkClaims(&one); e != nil {
 		return false, e

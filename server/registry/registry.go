@@ -117,6 +117,9 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 	for i := range t.Personas {
 		t.Personas[i].RulesRevision = 0
 	}
+	for i := range t.Upstreams {
+		t.Upstreams[i].RulesRevision = 0
+	}
 	if err := write(r.dir, t); err != nil {
 		_ = remove(r.dir, t.Trajectory) // what was refused must not be there after a restart
 		return false, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/linuxarena/ctis/server/api"
+	"github.com/linuxarena/ctis/server/rule"
 	"github.com/linuxarena/ctis/server/wire"
 )
 
@@ -52,6 +53,9 @@ func checkUpstreams(list []api.Upstream, hosts map[string]bool) *api.Error {
 	for _, u := range list {
 		if e := CheckUpstream(u); e != nil {
 			return e
+		}
+		if _, err := rule.Compile(u.Rules); err != nil {
+			return invalid("upstream %q: %v", u.Host, err)
 		}
 		if hosts[u.Host] {
 			return invalid("upstream %q stands twice, or is a persona too", u.Host)
