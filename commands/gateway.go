@@ -55,7 +55,7 @@ func (s *setup) gateway(ctx context.Context, line *uiStep) (string, error) {
 			return "", err
 		}
 		reused = reused && g.Reused
-		err = s.claim(ctx, g.Client, nil)
+		err = s.claim(ctx, g.Client, nil, line)
 		g.Client.Close()
 		if err == nil {
 			break
@@ -75,12 +75,12 @@ func (s *setup) gateway(ctx context.Context, line *uiStep) (string, error) {
 
 // claim delivers keys that the gateway does not have, and holds the upstreams. Whoever
 // is in the way and dead is cleared away, once each.
-func (s *setup) claim(ctx context.Context, gateway *api.GatewayClient, networks []netip.Prefix) error {
+func (s *setup) claim(ctx context.Context, gateway *api.GatewayClient, networks []netip.Prefix, line *uiStep) error {
 	claims := api.Claims{Trajectory: s.id, Networks: networks}
 	for _, u := range s.env.Config.Upstreams {
 		claims.Upstreams = append(claims.Upstreams, u.Upstream)
 	}
-	if err := s.past(ctx, func() error { return deliverKeys(ctx, gateway, s.env.Keys) }); err != nil {
+	if err := s.past(ctx, line, func() error { return deliverKeys(ctx, gateway, s.env.Keys) }); err != nil {
 		return s.explainKeys(err)
 	}
 	if !s.claimed {
@@ -98,7 +98,7 @@ func (s *setup) claim(ctx context.Context, gateway *api.GatewayClient, networks 
 		s.held = slices.ContainsFunc(status.Claims, func(c api.Claims) bool { return c.Trajectory == s.id })
 	}
 	var done *api.Claimed
-	err := s.past(ctx, func() (err error) {
+	err := s.past(ctx, line, func() (err error) {
 		done, err = gateway.Claim(ctx, claims)
 		return err
 	})
@@ -115,7 +115,7 @@ func (s *setup) claim(ctx context.Context, gateway *api.GatewayClient, networks 
 
 // closeNetworks tells the gateway where the trajectory's networks are, now that they
 // are there: no upstream may be in them.
-func (s *setup) closeNetworks(ctx context.Context) error {
+func (s *setup) closeNetworks(ctx context.Context, line *uiStep) error {
 	if len(s.env.Config.Upstreams) == 0 {
 		return nil
 	}
@@ -124,11 +124,11 @@ func (s *setup) closeNetworks(ctx context.Context) error {
 		return err
 	}
 	defer gateway.Close()
-	return s.claim(ctx, gateway, subnetsOf(s.nets))
+	return s.claim(ctx, gateway, subnetsOf(s.nets), line)
 }
 
 // past tries again when those in the way are dead: a project without containers is.
-func (s *setup) past(ctx context.Context, try func() error) error {
+func (s *setup) past(ctx context.Context, line *uiStep, try func() error) error {
 	cleared := map[string]bool{}
 	for {
 		err := try()
@@ -140,7 +140,7 @@ func (s *setup) past(ctx context.Context, try func() error) error {
 			if cleared[id] || id == s.id {
 				return err
 			}
-			dead, e := s.app.bury(ctx, s.sim.Client, id)
+			dead, e := s.app.bury(ctx, s.sim.Client, id, line)
 			if e != nil {
 				return errors.Join(err, e)
 			}
@@ -155,7 +155,7 @@ func (s *setup) past(ctx context.Context, try func() error) error {
 
 // bury takes down what a trajectory without containers left, unless a process is at
 // work on it. It says whether it did.
-func (a *app) bury(ctx context.Context, sim *api.Client, id string) (bool, error) {
+func (a *app) bury(ctx context.Context, sim *api.Client, id string, line *uiStep) (bool, error) {
 	free, err := sim.Hold(ctx, id)
 	var refused *api.Error
 	if errors.As(err, &refused) {
@@ -173,13 +173,8 @@ func (a *app) bury(ctx context.Context, sim *api.Client, id string) (bool, error
 	if err != nil {
 		return false, err
 	}
-	line := a.ui.step("Clearing " + id + " away")
-	if _, err := a.remove(ctx, id, downOptions{}, seen, line); err != nil {
-		line.fail()
-		return false, err
-	}
-	line.done("")
-	return true, nil
+	_, err = a.remove(ctx, id, downOptions{}, seen, line)
+	return err == nil, err
 }
 
 // withKey names the upstreams that take a variable's key.

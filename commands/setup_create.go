@@ -249,8 +249,8 @@ func (s *setup) peers() []api.Peer {
 	return peers
 }
 
-func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
-	if err := s.closeNetworks(ctx); err != nil {
+func (s *setup) register(ctx context.Context, line *uiStep) (string, error) {
+	if err := s.closeNetworks(ctx, line); err != nil {
 		return "", err
 	}
 	if s.known != nil {

@@ -117,7 +117,7 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":3`},
+		{"GET", "/v1/status", "", 200, `"protocol":4`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},

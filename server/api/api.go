@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the administrative interface. The image carries it
 // as the label io.ctis.protocol, and a simulator that speaks another one is
 // replaced like one with another image.
-const Protocol = 3
+const Protocol = 4
 
 // Unattributed is the name under which the journal keeps what belongs to no
 // trajectory: connections whose two ends match no registered network. It is no
