@@ -149,14 +149,17 @@ func (a *actor) bringUp(cut bool) {
 
 // takeDown must work whatever there is, unless something is killed meanwhile.
 func (a *actor) takeDown() {
-	for range 5 {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
 		from := time.Now()
 		r := a.b.ctis("down", a.id, "--timeout", "0s")
-		if r.code == 0 && !strings.Contains(r.stderr, "does not answer") {
+		// A simulator that is just being replaced cannot be told; then it says so.
+		untold := strings.Contains(r.stderr, "does not answer")
+		if r.code == 0 && !untold {
 			break
 		}
-		if !a.disturbed(from, time.Now()) {
+		if r.code != 0 && !a.disturbed(from, time.Now()) || time.Now().After(deadline) {
 			a.t.Errorf("down of %s ended with %d:\n%s", a.id, r.code, r.stderr)
+			break
 		}
 	}
 	a.end(a.live)
