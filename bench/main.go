@@ -5,6 +5,7 @@
 //	up      ctis up beside docker compose up on the same file (needs an engine)
 //	serve   ctis-server beside bare net/http that writes one line of JSON a request
 //	hash    the image's tag and the look whether it exists (needs an engine)
+//	stream  the first event of an upstream's stream, directly and through simulator and gateway
 //	inputs  the hash of a large build context beside one SHA-256 a file
 package main
 
@@ -21,11 +22,11 @@ import (
 func main() {
 	runs := flag.Int("n", 7, "how often each program has its turn")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-n RUNS] up|serve|hash|inputs …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-n RUNS] up|serve|stream|hash|inputs …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	benches := map[string]func(context.Context, int) error{"up": benchUp, "serve": benchServe, "hash": benchHash, "inputs": benchInputs}
+	benches := map[string]func(context.Context, int) error{"up": benchUp, "serve": benchServe, "hash": benchHash, "inputs": benchInputs, "stream": benchStream}
 	names := flag.Args()
 	if len(names) == 3 && names[0] == bareVerb {
 		if err := bareServer(names[1], names[2]); err != nil {
@@ -35,7 +36,7 @@ func main() {
 		return
 	}
 	if len(names) == 0 {
-		names = []string{"hash", "inputs", "serve", "up"}
+		names = []string{"hash", "inputs", "serve", "stream", "up"}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -46,7 +46,7 @@ func (a *app) reattach(ctx context.Context, sim *simulator.Result, t api.Traject
 		if now.ID == "" || len(n.Addresses) == 0 {
 			continue
 		}
-		o := netpin.AttachOptions{Container: sim.ID, NetworkID: now.ID, Aliases: t.Personas}
+		o := netpin.AttachOptions{Container: sim.ID, NetworkID: now.ID, Aliases: t.Hosts()}
 		for _, addr := range n.Addresses {
 			switch {
 			case !slices.ContainsFunc(now.Subnets, func(s netip.Prefix) bool { return s.Contains(addr) }):

@@ -35,7 +35,6 @@ func (e *usageError) Error() string { return e.msg }
 type invalidError struct {
 	problems compose.Problems
 	what     string // is invalid; "": the environment
-	unserved bool   // it is valid, and asks for what this version cannot do
 }
 
 func (e *invalidError) Error() string {
@@ -44,9 +43,6 @@ func (e *invalidError) Error() string {
 		if p.Severity == compose.SeverityError {
 			n++
 		}
-	}
-	if e.unserved {
-		return fmt.Sprintf("the environment is valid, and this version of ctis cannot serve all of it: %s", plural(n, "error"))
 	}
 	return fmt.Sprintf("%s: %s", cmp.Or(e.what, "the environment is invalid"), plural(n, "error"))
 }
@@ -137,9 +133,6 @@ func explain(ctx context.Context, instance string, err error) failure {
 		f.Code, f.Hint, f.exit = "usage", usage.hint, exitUsage
 	case errors.As(err, &invalid):
 		f.Code, f.exit = "invalid", exitUsage
-		if invalid.unserved {
-			f.Code = "unserved"
-		}
 		f.Hint = "each line above names a file, a line and a column; nothing was started"
 		f.Details = map[string]any{"problems": invalid.problems}
 	case errors.As(err, &id):

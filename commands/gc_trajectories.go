@@ -33,6 +33,7 @@ const (
 	thingAttachment   thingKind = "attachment" // the simulator on a network
 	thingNetwork      thingKind = "network"
 	thingJournal      thingKind = "journal"
+	thingClaims       thingKind = "claims" // on upstream proxies, at the gateway
 )
 
 // reaper removes what dead trajectories left. Whether one is dead is decided while
@@ -50,6 +51,8 @@ type reaper struct {
 	networks map[string][]netpin.Network     // of trajectories, by project
 	now      time.Time                       // by the engine's clock
 	gone     map[string]bool                 // ids that were reaped, or would be
+	gateway  *api.GatewayClient              // nil where there is none that answers
+	claims   map[string]api.Claims           // at it, by trajectory
 }
 
 func (a *app) gcTrajectories(ctx context.Context, o gcOptions, result *gcResult, line *uiStep) (string, error) {
@@ -65,6 +68,7 @@ func (a *app) gcTrajectories(ctx context.Context, o gcOptions, result *gcResult,
 		return "", err
 	}
 	ids = append(ids, half...)
+	ids = slices.AppendSeq(ids, maps.Keys(r.claims))
 	slices.Sort(ids)
 	var errs []error
 	for _, id := range slices.Compact(ids) {
@@ -121,6 +125,9 @@ func (r *reaper) look(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := r.lookAtGateway(ctx); err != nil {
+		return err
+	}
 	networks, err := netpin.TrajectoryNetworks(ctx, a.engine, a.instance)
 	if err != nil {
 		return err
@@ -136,6 +143,39 @@ func (r *reaper) close() {
 	if r.admin != nil {
 		r.admin.Close()
 	}
+	if r.gateway != nil {
+		r.gateway.Close()
+	}
+}
+
+// lookAtGateway finds out who holds upstream proxies. Without a simulator that answers
+// nobody can say whether a holder is just being set up, and nothing is asked.
+func (r *reaper) lookAtGateway(ctx context.Context) error {
+	if r.admin == nil {
+		return nil
+	}
+	seen, err := simulator.ObserveGateway(ctx, r.app.engine, r.app.instance)
+	switch {
+	case err != nil:
+		return err
+	case seen.ID == "":
+		return nil
+	case seen.Foreign, !seen.Answering:
+		r.unseen(fmt.Sprintf("claims on upstream proxies: the gateway %q does not answer", simulator.GatewayName(r.app.instance)))
+		return nil
+	}
+	if r.gateway, err = simulator.ConnectGateway(ctx, r.app.engine, r.app.instance); err != nil {
+		return err
+	}
+	st, err := r.gateway.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r.claims = map[string]api.Claims{}
+	for _, c := range st.Claims {
+		r.claims[c.Trajectory] = c
+	}
+	return nil
 }
 
 func (r *reaper) unseen(what string) { r.result.Unseen = append(r.result.Unseen, what) }
@@ -221,6 +261,14 @@ func (r *reaper) reap(ctx context.Context, id string, project netpin.Project) er
 			}
 		}
 		r.tell(thing(thingRegistration, id))
+	}
+	if _, holds := r.claims[id]; holds {
+		if !r.o.dryRun {
+			if _, err := r.gateway.Release(ctx, id); err != nil {
+				return fmt.Errorf("the gateway does not release its claims: %w", err)
+			}
+		}
+		r.tell(thing(thingClaims, id))
 	}
 	for _, n := range slices.Sorted(maps.Keys(onIt)) {
 		if _, on := r.attached[n]; !on {

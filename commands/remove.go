@@ -76,6 +76,12 @@ func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulat
 	if err != nil {
 		return result, err
 	}
+	if err := a.release(ctx, id); ctx.Err() != nil {
+		return result, ctx.Err()
+	} else if err != nil {
+		// A claim without a trajectory is in nobody's way: the next that meets it releases it.
+		a.ui.warn(err.Error() + "; ctis gc does it once the gateway answers")
+	}
 	for _, n := range project.Networks {
 		networks = append(networks, n.ID)
 	}

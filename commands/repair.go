@@ -47,16 +47,11 @@ func (a *app) runRepair(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	seen, err := simulator.Observe(ctx, eng, a.instance)
+	sim, err := simulator.Running(ctx, eng, a.instance)
 	if err != nil {
 		return err
 	}
-	admin, err := simulator.Connect(ctx, eng, a.instance)
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
-	sim := &simulator.Result{ID: seen.ID, Container: simulator.ContainerName(a.instance), Client: admin}
+	defer sim.Client.Close()
 	var errs []error
 	for _, id := range ids {
 		s := steps{ui: a.ui}
@@ -101,6 +96,13 @@ func (a *app) repairOne(ctx context.Context, sim *simulator.Result, id string) (
 			hint: "ctis status lists those it serves; ctis up ENV_DIR --id " + id + " sets it up"}
 	}
 	result, err := a.repair(ctx, sim, status.Trajectories[i])
+	if err != nil {
+		return result, err
+	}
+	upstreams, err := a.restoreUpstreams(ctx, sim, status.Trajectories[i])
+	for _, what := range upstreams {
+		result.Repaired = append(result.Repaired, netpin.Drift{Kind: netpin.DriftUpstream, Have: what})
+	}
 	if err != nil || len(result.Left) == 0 {
 		return result, err
 	}

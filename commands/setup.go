@@ -38,6 +38,9 @@ type setup struct {
 	call   compose.Invocation  // what every docker compose call of this run gets
 	nets   []api.Network
 	result upResult
+
+	claimed bool // upstream proxies were claimed in this run
+	held    bool // and had been before
 }
 
 // run does the steps. What it leaves open, end closes, after a roll-back too.
@@ -66,6 +69,11 @@ func (s *setup) run(ctx context.Context) error {
 	// From here on no other ctis works on this trajectory; before, one may have.
 	if err := s.look(ctx); err != nil {
 		return err
+	}
+	if len(s.env.Config.Upstreams) > 0 {
+		if err := s.steps.do(ctx, "Gateway", s.gateway); err != nil {
+			return err
+		}
 	}
 	done, err := s.alreadyUp(ctx)
 	if done || err != nil {
@@ -123,9 +131,6 @@ func (s *setup) load(ctx context.Context) error {
 	}
 	if problems.HasErrors() {
 		return &invalidError{problems: problems}
-	}
-	if unserved := env.Unserved(); unserved.HasErrors() {
-		return &invalidError{problems: unserved, unserved: true}
 	}
 	for _, p := range problems {
 		s.app.ui.lines(printable(problemText(p)))

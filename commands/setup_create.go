@@ -249,7 +249,10 @@ func (s *setup) peers() []api.Peer {
 	return peers
 }
 
-func (s *setup) register(ctx context.Context, _ *uiStep) (string, error) {
+func (s *setup) register(ctx context.Context, line *uiStep) (string, error) {
+	if err := s.closeNetworks(ctx, line); err != nil {
+		return "", err
+	}
 	if s.known != nil {
 		// What was repaired may have made a network anew; all else is as it was.
 		if err := s.sim.Client.SetNetworks(ctx, s.id, s.nets); err != nil {

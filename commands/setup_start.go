@@ -101,7 +101,13 @@ func (s *setup) report(ctx context.Context) error {
 	if len(s.nets) > 0 && len(s.nets[0].Addresses) > 0 {
 		r.Simulator.Address = s.nets[0].Addresses[0].String()
 	}
-	r.Personas, r.ExposedServices, r.UpstreamProxies = s.env.Hostnames(), map[string]string{}, []string{}
+	r.Personas, r.ExposedServices, r.UpstreamProxies = []string{}, map[string]string{}, []string{}
+	for _, p := range s.env.Config.Personas {
+		r.Personas = append(r.Personas, string(p.Host))
+	}
+	for _, u := range s.env.Config.Upstreams {
+		r.UpstreamProxies = append(r.UpstreamProxies, string(u.Host))
+	}
 	for _, x := range s.env.Config.ExposedServices {
 		r.ExposedServices[string(x.Host)] = x.Target.String()
 	}

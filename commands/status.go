@@ -29,6 +29,16 @@ type simulatorStatus struct {
 	Problems   []string `json:"problems,omitempty"`
 }
 
+// gatewayStatus is the other shared container, shown while anybody holds an upstream.
+type gatewayStatus struct {
+	Container string   `json:"container"`
+	State     string   `json:"state"` // as the engine says
+	Image     string   `json:"image"`
+	Upstreams []string `json:"upstreams"` // hosts that are held
+	Keys      []string `json:"keys"`      // variables whose keys it has
+	Problems  []string `json:"problems,omitempty"`
+}
+
 // trajectoryStatus is one trajectory as `ctis status` shows it.
 type trajectoryStatus struct {
 	Trajectory  string   `json:"trajectory"`
@@ -36,6 +46,7 @@ type trajectoryStatus struct {
 	Network     string   `json:"network"`
 	Address     string   `json:"address"`
 	Personas    []string `json:"personas"`
+	Upstreams   []string `json:"upstream_proxies"`
 	// Exposed are the hostnames that the trajectory's sidecar answers for, with what
 	// is behind them as service:port.
 	Exposed   map[string]string `json:"exposed_services"`
@@ -82,6 +93,10 @@ func (a *app) runStatus(ctx context.Context) error {
 	}
 	sim := simulatorStatus{Container: simulator.ContainerName(a.instance), State: "absent"}
 	trajectories := []trajectoryStatus{}
+	gateway, claims, err := a.gatewayStatus(ctx)
+	if err != nil {
+		return err
+	}
 	if seen.ID != "" {
 		sim.State, sim.Image, sim.SourceHash = seen.State, seen.Image, seen.Hash
 	}
@@ -105,6 +120,9 @@ func (a *app) runStatus(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if !row.Stale {
+				row.Drift = append(row.Drift, upstreamDrift(t, gateway, claims)...)
+			}
 			trajectories = append(trajectories, row)
 		}
 	}
@@ -114,16 +132,20 @@ func (a *app) runStatus(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(trajectories, func(t trajectoryStatus) bool { return t.Trajectory == id }) {
-			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}, Exposed: map[string]string{}, Drift: []netpin.Drift{}})
+			trajectories = append(trajectories, trajectoryStatus{Trajectory: id, Personas: []string{}, Upstreams: []string{}, Exposed: map[string]string{}, Drift: []netpin.Drift{}})
 		}
 	}
 	if seen.ID != "" && !seen.Foreign && !seen.Answering {
 		a.ui.warn(fmt.Sprintf("the simulator %q is %s and does not answer; docker restart %[1]s brings it back with everything it knows", sim.Container, seen.State))
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"simulator": sim, "trajectories": trajectories})
+		result := map[string]any{"simulator": sim, "trajectories": trajectories}
+		if gateway != nil && len(gateway.Upstreams) > 0 {
+			result["gateway"] = gateway
+		}
+		return a.printJSON(result)
 	}
-	return a.printStatus(sim, trajectories)
+	return a.printStatus(sim, gateway, trajectories)
 }
 
 // statusWithExposed brings the requests to exposed services into the journals first,
@@ -152,7 +174,10 @@ func (a *app) trajectoryStatus(ctx context.Context, simulatorID string, t api.Tr
 	s := trajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Personas: t.Personas,
 		Registered: true, Requests: t.Journal.Records, Truncated: t.Journal.Truncated, Dropped: t.Journal.Dropped, Since: t.Since.UTC(),
-		Drift: []netpin.Drift{}, Exposed: map[string]string{},
+		Drift: []netpin.Drift{}, Exposed: map[string]string{}, Upstreams: []string{},
+	}
+	for _, u := range t.Upstreams {
+		s.Upstreams = append(s.Upstreams, u.Host)
 	}
 	for _, x := range t.Exposed {
 		s.Exposed[x.Host] = fmt.Sprintf("%s:%d", x.Service, x.Port)
@@ -179,7 +204,7 @@ func (a *app) trajectoryStatus(ctx context.Context, simulatorID string, t api.Tr
 	return s, err
 }
 
-func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) error {
+func (a *app) printStatus(sim simulatorStatus, gateway *gatewayStatus, trajectories []trajectoryStatus) error {
 	line := fmt.Sprintf("simulator %s: %s", sim.Container, sim.State)
 	if sim.Image != "" {
 		line += ", image " + sim.Image
@@ -195,6 +220,15 @@ func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) 
 	}
 	for _, p := range sim.Problems {
 		a.ui.warn("simulator: " + p)
+	}
+	if gateway != nil && len(gateway.Upstreams) > 0 {
+		text := fmt.Sprintf("gateway %s: %s, upstream proxies %s", gateway.Container, gateway.State, strings.Join(gateway.Upstreams, ","))
+		if _, err := fmt.Fprintln(a.streams.Out, printable(text)); err != nil {
+			return err
+		}
+		for _, p := range gateway.Problems {
+			a.ui.warn("gateway: " + p)
+		}
 	}
 	if len(trajectories) == 0 {
 		_, err := fmt.Fprintln(a.streams.Out, "no trajectory is up")
@@ -216,7 +250,7 @@ func (a *app) printStatus(sim simulatorStatus, trajectories []trajectoryStatus) 
 		case t.Truncated > 0:
 			remark = "journal truncated"
 		}
-		rows = append(rows, []string{t.Trajectory, t.Environment, t.Network, t.Address, strings.Join(t.Personas, ","),
+		rows = append(rows, []string{t.Trajectory, t.Environment, t.Network, t.Address, strings.Join(slices.Concat(t.Personas, t.Upstreams), ","),
 			strconv.FormatUint(t.Requests, 10), elapsedSince(t.Since), remark})
 	}
 	for _, t := range trajectories {

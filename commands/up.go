@@ -138,6 +138,11 @@ func (a *app) printUp(r *upResult) error {
 			return err
 		}
 	}
+	for _, host := range r.UpstreamProxies {
+		if _, err := fmt.Fprintf(w, "  https://%s (the real one)\n", host); err != nil {
+			return err
+		}
+	}
 	for _, svc := range r.Services {
 		for _, p := range svc.Ports {
 			if _, err := fmt.Fprintf(w, "  %s: %s\n", svc.Service, p); err != nil {

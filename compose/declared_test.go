@@ -237,47 +237,6 @@ func TestExamplesOfTheDocumentationAreValid(t *testing.T) {
 	}
 }
 
-// An environment with everything is valid, and each thing that this version
-// cannot serve is named once, at its key.
-func TestUnservedKeysAreNamedAtTheirPlaces(t *testing.T) {
-	env := loadStory(t, "ok-every-key")
-	var want []string
-	for _, u := range unserved {
-		for _, path := range u.where(env.Config) {
-			if path[len(path)-1] != u.key {
-				t.Errorf("%q is said of %q", u.key, path)
-			}
-			want = append(want, keyName(path))
-		}
-	}
-	slices.Sort(want)
-	var got []string
-	for _, p := range env.Unserved() {
-		var key string
-		if !strings.HasPrefix(p.Message, "this version of ctis cannot serve ") || !strings.HasSuffix(p.Message, " yet") || p.Hint == "" {
-			t.Errorf("%+v", p)
-			continue
-		}
-		key = strings.TrimSuffix(strings.TrimPrefix(p.Message, "this version of ctis cannot serve "), " yet")
-		got = append(got, key)
-		line := strings.Split(env.Config.index.src, "\n")[p.Line-1]
-		if last := key[strings.LastIndex(key, ".")+1:]; !strings.HasPrefix(string([]rune(line)[p.Column-1:]), last) {
-			t.Errorf("%s is said to be at %q", key, line)
-		}
-	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) || len(got) < len(unserved) {
-		t.Errorf("named are %q, want %q", got, want)
-	}
-	if ps := loadStory(t, "ok-everything").Unserved(); len(ps) > 0 {
-		t.Errorf("of an environment without any: %v", ps)
-	}
-	empty := mustLoad(t, Options{Dir: writeEnvironment(t, "network='default'\nupstream_proxies=[]\n[exposed_services]\n[personas.'a.test']\nrules=[]\n", "services: {default: {image: x}}\n")})
-	if ps := empty.Unserved(); len(ps) > 0 {
-		t.Errorf("of an environment that leaves them empty: %v", ps)
-	}
-}
-
 func TestSettingsChangeWithEverythingThatIsDeclared(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/load/ok-every-key.txtar")
 	if err != nil {

@@ -44,6 +44,9 @@ type Environment struct {
 	DefaultService string // the agent's service
 	Network        string // key of the network that the simulator joins
 
+	// Keys are the API keys of upstream proxies that are set.
+	Keys Keys
+
 	// Exclusive is what no two trajectories can have at once, as the Compose files
 	// come upon it: networks first, then volumes, then what services use.
 	Exclusive []Exclusive
@@ -207,6 +210,7 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 
 func (l *environmentLoad) load(ctx context.Context) *Environment {
 	l.bodyFiles()
+	l.authorityFiles()
 	p := l.compose(ctx)
 	if p == nil {
 		return nil
@@ -227,7 +231,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 		Dir: l.dir, Name: filepath.Base(l.dir), Config: l.config,
 		Project:    project.WithoutUnnecessaryResources(),
 		ProjectDir: m.dir, Files: m.files, EnvFiles: m.envFiles, Profiles: m.profiles,
-		DefaultService: c.defaultService, Network: l.config.Network,
+		DefaultService: c.defaultService, Network: l.config.Network, Keys: keysOf(l.config, p.vars),
 		Exclusive: c.exclusive, Settings: digest, inherit: m.mentioned(p.sources, project), inputs: m.read,
 	}
 }

@@ -132,6 +132,9 @@ func (e *Environment) Hostnames() []string {
 	for _, p := range e.Config.Personas {
 		names = append(names, string(p.Host))
 	}
+	for _, u := range e.Config.Upstreams {
+		names = append(names, string(u.Host))
+	}
 	return names
 }
 

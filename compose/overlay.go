@@ -184,7 +184,7 @@ func (e *Environment) ownDNS(name string, s types.ServiceConfig, in OverrideInpu
 		return nil
 	}
 	plan := in.Networks[e.Network]
-	if len(e.Config.Personas) > 0 && !plan.Simulator.IsValid() {
+	if len(e.Hostnames()) > 0 && !plan.Simulator.IsValid() {
 		return fmt.Errorf("service %q has dns of its own, and the simulator's address on network %q is not planned", name, e.Network)
 	}
 	for _, host := range e.Hostnames() {

@@ -18,6 +18,11 @@ func (e *Environment) Registration(id string, nets []api.Network, pins api.Pins)
 		Exclusive:   e.Exclusives(),
 		Exposed:     e.Exposed(),
 	}
+	for _, u := range e.Config.Upstreams {
+		served := u.Upstream
+		served.Rules = wire(u.Rules)
+		r.Upstreams = append(r.Upstreams, served)
+	}
 	for _, p := range e.Config.Personas {
 		served := api.Persona{
 			Host:         string(p.Host),

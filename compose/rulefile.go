@@ -43,40 +43,8 @@ func (l *environmentLoad) bodyFiles() {
 func (l *environmentLoad) bodyFile(of *Rule) {
 	at := l.config.index.value(below(of.path, "respond", "body_file")...)
 	name := of.bodyFile
-	if filepath.IsAbs(name) || !filepath.IsLocal(name) {
-		l.problems.errorf(at, "body_file %q leaves the environment's directory", name).
-			hint("copy it there, and name it relative to %s", ConfigFile)
-		return
-	}
-	path := filepath.Join(l.dir, name)
-	fi, err := os.Stat(path)
-	switch {
-	case os.IsNotExist(err):
-		l.problems.errorf(at, "body_file %q does not exist", name).didYouMean(name, siblings(l.dir, name))
-		return
-	case err == nil && fi.IsDir():
-		l.problems.errorf(at, "body_file %q is a directory", name)
-		return
-	}
-	// A link is followed, but not to somebody else's files.
-	real, err := filepath.EvalSymlinks(path)
-	root, rootErr := filepath.EvalSymlinks(l.dir)
-	if err == nil && rootErr == nil {
-		if rel, relErr := filepath.Rel(root, real); relErr != nil || !filepath.IsLocal(rel) {
-			l.problems.errorf(at, "body_file %q is a link that leaves the environment's directory", name).
-				hint("put a copy in its place")
-			return
-		}
-	}
-	content, err := readFile(path)
-	var refused *refusedError
-	switch {
-	case errors.As(err, &refused):
-		p := l.problems.errorf(at, "body_file %q %s", name, refused.message)
-		p.Hint = refused.hint
-		return
-	case err != nil:
-		l.problems.errorf(at, "body_file %q cannot be read: %s", name, reason(err))
+	content, ok := l.fileBeside(at, "body_file", name)
+	if !ok {
 		return
 	}
 	of.Respond.Body, of.Respond.File = content, filepath.Base(name)
@@ -87,6 +55,48 @@ func (l *environmentLoad) bodyFile(of *Rule) {
 		l.problems.errorf(at, "body_file %q is no template: %s", name, err).
 			hint("template = false sends the file as it is")
 	}
+}
+
+// fileBeside reads a file of the environment's own directory that key names. What is
+// wrong with it is reported at its place.
+func (l *environmentLoad) fileBeside(at place, key, name string) ([]byte, bool) {
+	if filepath.IsAbs(name) || !filepath.IsLocal(name) {
+		l.problems.errorf(at, "%s %q leaves the environment's directory", key, name).
+			hint("copy it there, and name it relative to %s", ConfigFile)
+		return nil, false
+	}
+	path := filepath.Join(l.dir, name)
+	fi, err := os.Stat(path)
+	switch {
+	case os.IsNotExist(err):
+		l.problems.errorf(at, "%s %q does not exist", key, name).didYouMean(name, siblings(l.dir, name))
+		return nil, false
+	case err == nil && fi.IsDir():
+		l.problems.errorf(at, "%s %q is a directory", key, name)
+		return nil, false
+	}
+	// A link is followed, but not to somebody else's files.
+	real, err := filepath.EvalSymlinks(path)
+	root, rootErr := filepath.EvalSymlinks(l.dir)
+	if err == nil && rootErr == nil {
+		if rel, relErr := filepath.Rel(root, real); relErr != nil || !filepath.IsLocal(rel) {
+			l.problems.errorf(at, "%s %q is a link that leaves the environment's directory", key, name).
+				hint("put a copy in its place")
+			return nil, false
+		}
+	}
+	content, err := readFile(path)
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused):
+		p := l.problems.errorf(at, "%s %q %s", key, name, refused.message)
+		p.Hint = refused.hint
+		return nil, false
+	case err != nil:
+		l.problems.errorf(at, "%s %q cannot be read: %s", key, name, reason(err))
+		return nil, false
+	}
+	return content, true
 }
 
 // siblings are the files beside name, written as name is.

@@ -169,7 +169,8 @@ network = {{text .Survey.Network}}
 # Real APIs that the agent reaches through the simulator, which adds the key on
 # the way: built-in providers by name, others by host. The key is in the
 # variable api_key_env. auth_header (default "Authorization") carries it, behind
-# auth_prefix with its space (default "Bearer " for that header).
+# auth_prefix with its space (default "Bearer " for that header). ca_file = "ca.pem"
+# names further certificate authorities, for a host that no public one vouches for.
 #upstream_proxies = [
 #  "openai",
 #  { host = "api.vendor.example", api_key_env = "VENDOR_API_KEY", auth_header = "X-API-KEY", auth_prefix = "Token " },

@@ -16,12 +16,13 @@ type Upstream struct {
 	Provider     string   // name of the built-in provider; "": declared in the file
 	Rules        []Rule   // in the order of the file
 
-	path []string // in the file
+	path   []string // in the file
+	caFile string   // as written; its content is in Authorities
 }
 
 const maxUpstreams = 1000
 
-var upstreamKeys = []string{"host", "api_key_env", "auth_header", "auth_prefix", "rules"}
+var upstreamKeys = []string{"host", "api_key_env", "auth_header", "auth_prefix", "ca_file", "rules"}
 
 func (r *configReader) upstreams(doc map[string]any) []Upstream {
 	v, ok := doc["upstream_proxies"]
@@ -118,6 +119,13 @@ func (r *configReader) upstream(table map[string]any, path []string) Upstream {
 			hint("a key itself must never be in this file; write the name of the variable that holds it")
 	}
 	r.authentication(table, path, &u)
+	if s, ok := r.text(table, below(path, "ca_file")...); ok && s != "" {
+		u.caFile = s
+		if u.Scheme == "http" {
+			r.problems.errorf(r.index.value(below(path, "ca_file")...), "ca_file verifies TLS, and %q is asked without it", u.Host).
+				hint("remove it, or write https://")
+		}
+	}
 	r.builtinHost(table, u)
 	return u
 }

@@ -155,6 +155,7 @@ type upJSON struct {
 	Image           string            `json:"image"`
 	Personas        []string          `json:"personas"`
 	ExposedServices map[string]string `json:"exposed_services"`
+	UpstreamProxies []string          `json:"upstream_proxies"`
 	Simulator       struct {
 		Container, Address string
 		Reused             bool

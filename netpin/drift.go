@@ -30,6 +30,7 @@ const (
 	DriftAmbiguous DriftKind = "ambiguous" // several networks stand in its place
 	DriftOff       DriftKind = "off"       // a container was taken off the network
 	DriftSidecar   DriftKind = "sidecar"   // the sidecar of the exposed services does not do its work
+	DriftUpstream  DriftKind = "upstream"  // the gateway would not pass on what it is to
 )
 
 // Drift is one way in which a trajectory is no longer as it was set up.
@@ -72,6 +73,8 @@ func (d Drift) String() string {
 		return fmt.Sprintf("network %q exists several times: %s; docker network rm ID removes those that are too many", d.Network, d.Have)
 	case DriftSidecar:
 		return fmt.Sprintf("the sidecar of the exposed services is %s", d.Have)
+	case DriftUpstream:
+		return "upstream proxies: " + d.Have
 	case DriftOff:
 		return fmt.Sprintf("container %q was taken off network %q", d.Container, d.Network)
 	}
@@ -92,7 +95,7 @@ func FindDrift(ctx context.Context, eng Engine, simulatorID string, t api.Trajec
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, networkDrift(n, now, sim, t.Personas)...)
+		found = append(found, networkDrift(n, now, sim, t.Hosts())...)
 		if now.ID != "" {
 			found = append(found, peerDrift(n, now, p)...)
 		}

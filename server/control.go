@@ -22,6 +22,7 @@ func (c control) Status() *api.Status {
 		Protocol:     api.Protocol,
 		Started:      c.started,
 		Retired:      c.registry.Retired(),
+		Identity:     c.gateway.identity.Fingerprint,
 		Trajectories: []api.TrajectoryStatus{},
 		Problems:     slices.Concat(c.found, c.registry.Problems(), c.journal.Problems(), c.distrusted(), *c.notServed.Load()),
 	}
@@ -43,7 +44,7 @@ func (c control) Status() *api.Status {
 func (c control) describe(t *registry.Trajectory) api.TrajectoryStatus {
 	d := api.TrajectoryStatus{
 		Trajectory: t.Trajectory, Environment: t.Environment, Settings: t.Settings,
-		Networks: t.Networks, Personas: []string{}, Since: t.Since, Exposed: t.Exposed, ReplacedRules: replacedRules(t),
+		Networks: t.Networks, Personas: []string{}, Upstreams: append([]api.Upstream{}, t.Upstreams...), Since: t.Since, Exposed: t.Exposed, ReplacedRules: replacedRules(t),
 	}
 	for _, p := range t.Personas {
 		d.Personas = append(d.Personas, p.Host)

@@ -33,6 +33,7 @@ type exchange struct {
 	message *message
 	persona *api.Persona // whose headers the response has; never nil
 	bare    bool         // but for this one, which has nothing added
+	genuine bool         // or this one, which is a real host's
 	body    *journal.Spool
 	record  *api.Record
 

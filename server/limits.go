@@ -24,6 +24,8 @@ type Limits struct {
 	Silence        time.Duration // between two pieces of a backend's response; default 1 h
 	Waiting        int           // requests of one trajectory that wait at once because a rule says so; default 1024
 	Stall          time.Duration // for a client to leave that a rule never answers; default 1 h
+	GatewayAnswer  time.Duration // as Answer, for what the gateway is asked; default 31 min, as the gateway itself gives up after 30
+	GatewaySilence time.Duration // as Silence, for that; default 61 min, as the gateway itself gives up after 60
 	UnregisterWait time.Duration // for requests in work when their trajectory is removed; default 5 s
 }
 
@@ -59,6 +61,8 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.Silence, time.Hour)
 	setDefault(&l.Waiting, 1024)
 	setDefault(&l.Stall, time.Hour)
+	setDefault(&l.GatewayAnswer, 31*time.Minute)
+	setDefault(&l.GatewaySilence, 61*time.Minute)
 	setDefault(&l.UnregisterWait, 5*time.Second)
 }
 

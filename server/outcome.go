@@ -224,7 +224,7 @@ func (x *exchange) personaHeaders(now time.Time) {
 	case http.StatusNoContent:
 		x.header.Del("Content-Length")
 	}
-	if x.bare {
+	if x.bare || x.genuine {
 		return
 	}
 	name := x.persona.ServerHeader

@@ -20,8 +20,8 @@ import (
 //	gate      → which endpoint of the persona, if any, the path names
 //	receive   → the whole body, whatever the endpoint: what was sent is evidence
 //	rules     → the first of the persona's rules that matches answers, or passes on
-//	handler   → decides the response; where that is a backend, the record is in the
-//	            file before the backend hears of the request
+//	handler   → decides the response; where that is a backend or an upstream, the
+//	            record is in the file before either hears of the request
 //	headers   → the persona's, on every response
 //	journal   → the record is in the file
 //	response  → and only then its first byte is sent
@@ -51,7 +51,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if p != nil {
 		// Before the body, which may not arrive whole.
 		x.record.Kind, x.record.Endpoint = persona.Match(p, path)
-		if m.head != nil && x.record.Kind != api.KindBackend && wire.Shouts(p.ServerHeader) {
+		if l.tenant.upstreams[p.Host] && m.method != http.MethodConnect { // which would ask for a tunnel, to anywhere
+			x.record.Kind, x.record.Endpoint = api.KindUpstream, ""
+		}
+		if m.head != nil && !x.passesOn() && wire.Shouts(p.ServerHeader) {
 			m.method = strings.ToUpper(m.method)
 			r.Method = m.method
 		}
@@ -65,7 +68,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if p != nil {
 		rules = l.tenant.rulesOf(p.Host)
 	}
-	if x.record.Kind == api.KindBackend || rules != nil && rules.Set().ReadsBodies() {
+	if x.passesOn() || rules != nil && rules.Set().ReadsBodies() {
 		x.body.Hold()
 	}
 	if !x.receive(r) {
@@ -82,6 +85,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case rules != nil && s.scripted(x, r, rules):
 	case x.record.Kind == api.KindBackend:
 		s.relay(x, r, p)
+	case x.record.Kind == api.KindUpstream:
+		s.forward(x, r, p.Host)
 	default:
 		x.own.asked = persona.Request{
 			HTTP:       r,
@@ -98,6 +103,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		s.handlers.Serve(x, x.record.Kind, &x.own.asked)
 	}
+}
+
+// passesOn says whether somebody else decides the response.
+func (x *exchange) passesOn() bool {
+	return x.record.Kind == api.KindBackend || x.record.Kind == api.KindUpstream
 }
 
 // unknownMethod says whether the imitated server's parser refuses the method. A

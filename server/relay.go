@@ -85,22 +85,44 @@ func (s *Server) relay(x *exchange, r *http.Request, p *api.Persona) {
 		x.unavailable()
 		return
 	}
-	err := s.converse(x, r, to)
+	x.settle(r, s.converse(x, r, to), "backend", to.says)
+}
+
+// settle ends an exchange that was passed on as it turned out. what names the other
+// side, says tells of it in the journal's words.
+func (x *exchange) settle(r *http.Request, err error, what string, says func(string) string) {
 	var f *backend.Failure
 	switch {
 	case err == nil:
 	case r.Context().Err() != nil:
-		x.abandonBackend("client left before the backend's response was whole")
+		x.abandonBackend("client left before the " + what + "'s response was whole")
 	case !errors.As(err, &f):
-		x.turnAway(http.StatusBadGateway, to.says(err.Error()))
+		x.turnAway(http.StatusBadGateway, says(err.Error()))
 	case x.state == holding:
 		x.header = x.carrier.scratch() // what was taken over of the response
-		x.spelled, x.status, x.held, x.size = nil, 0, nil, 0
-		x.turnAway(f.Status, to.says(f.Reason))
+		x.spelled, x.status, x.held, x.size, x.genuine = nil, 0, nil, 0, false
+		x.turnAway(f.Status, says(f.Reason))
 	default:
-		x.note = to.says(f.Reason)
+		x.note = says(f.Reason)
 		panic(http.ErrAbortHandler) // the client shall see that it is not whole
 	}
+}
+
+// reply is the response of whoever a request was passed on to.
+type reply struct {
+	body interface {
+		io.Reader
+		Waits() bool
+		Ended() bool
+	}
+	status   int
+	fields   [][2]string
+	trailers func() [][2]string // once body was read to its end
+	streams  bool               // nothing of it is held back
+}
+
+func replyOf(e *backend.Exchange) reply {
+	return reply{body: e, status: e.Status, fields: e.Fields, trailers: func() [][2]string { return e.Trailers }}
 }
 
 func (p pinned) says(what string) string {
@@ -149,9 +171,9 @@ func (s *Server) converse(x *exchange, r *http.Request, to pinned) error {
 		return err
 	}
 	if e.Switched {
-		return x.tunnelTo(e)
+		return x.tunnelTo(replyOf(e), e.Conn)
 	}
-	return x.passOn(e)
+	return x.passOn(replyOf(e))
 }
 
 // toBackend is the request as the backend gets it.
@@ -164,16 +186,16 @@ func (x *exchange) toBackend() *backend.Request {
 	}
 }
 
-// passOn sends a backend's response to the client.
-func (x *exchange) passOn(e *backend.Exchange) error {
+// passOn sends a response to the client.
+func (x *exchange) passOn(e reply) error {
 	x.takeOver(e)
-	if e.Waits() || x.bodyless() {
+	if e.streams || e.body.Waits() || x.bodyless() {
 		x.Flush()
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	for {
-		n, err := e.Read(*buf)
+		n, err := e.body.Read(*buf)
 		if n > 0 {
 			if _, werr := x.Write((*buf)[:n]); werr != nil {
 				return nil //nolint:nilerr // kept in failed; end tells
@@ -181,11 +203,11 @@ func (x *exchange) passOn(e *backend.Exchange) error {
 		}
 		switch {
 		case err == io.EOF:
-			x.addResponseTrailers(e.Trailers)
+			x.addResponseTrailers(e.trailers())
 			return nil
 		case err != nil:
 			return err
-		case !e.Ended():
+		case !e.body.Ended():
 			x.Flush()
 		}
 		if x.failed != nil || x.state == ended {
@@ -194,14 +216,14 @@ func (x *exchange) passOn(e *backend.Exchange) error {
 	}
 }
 
-// takeOver makes the head of a backend's response that of ours.
-func (x *exchange) takeOver(e *backend.Exchange) {
-	for _, f := range e.Fields {
+// takeOver makes the head of a response that of ours.
+func (x *exchange) takeOver(e reply) {
+	for _, f := range e.fields {
 		name := textproto.CanonicalMIMEHeaderKey(f[0])
 		x.header[name] = append(x.header[name], f[1])
 	}
-	x.spelled = wire.SpellingOf(e.Fields)
-	x.WriteHeader(e.Status)
+	x.spelled = wire.SpellingOf(e.fields)
+	x.WriteHeader(e.status)
 }
 
 // addResponseTrailers has net/http send fields after the body.

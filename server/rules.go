@@ -32,9 +32,12 @@ type hostRules struct {
 // rulesIn are those of all hosts that can have rules, in the order of the
 // registration. It is the one place that knows which hosts these are.
 func rulesIn(r *api.Registration) []hostRules {
-	all := make([]hostRules, len(r.Personas))
-	for i, p := range r.Personas {
-		all[i] = hostRules{p.Host, p.RulesRevision, p.Rules}
+	all := make([]hostRules, 0, len(r.Personas)+len(r.Upstreams))
+	for _, p := range r.Personas {
+		all = append(all, hostRules{p.Host, p.RulesRevision, p.Rules})
+	}
+	for _, u := range r.Upstreams {
+		all = append(all, hostRules{u.Host, u.RulesRevision, u.Rules})
 	}
 	return all
 }

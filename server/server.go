@@ -56,6 +56,7 @@ type Server struct {
 	refusals   refusals
 	interfaces *interfaces
 	sidecars   sidecars
+	gateway    *wayOut
 
 	changing  sync.Mutex               // held while what is registered changes
 	leaving   map[string]chan struct{} // trajectories that are being removed; guarded by changing

@@ -52,6 +52,9 @@ func (s *Server) openState(o Options) error {
 		return fmt.Errorf("stored files: %w", err)
 	}
 	s.handlers = persona.NewHandlers(s.files, s.log)
+	if err = s.openGateway(o.StateDir); err != nil {
+		return err
+	}
 	for _, p := range slices.Concat(s.found, s.registry.Problems(), s.journal.Problems(), s.distrusted()) {
 		s.log.Warn("found at start", "problem", p)
 	}
@@ -114,6 +117,9 @@ func (s *Server) release() error {
 	}
 	if s.adminListener != nil {
 		_ = s.adminListener.Close() // may be closed already
+	}
+	if s.gateway != nil {
+		s.gateway.client.Close()
 	}
 	if s.journal != nil {
 		errs = append(errs, s.journal.Close())

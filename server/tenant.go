@@ -20,13 +20,15 @@ type tenant struct {
 	journal *journal.Journal
 	first   *api.Persona            // answers clients that name none; nil without personas
 	hosts   map[string]*api.Persona // by normalised host
-	tls     *tls.Config
-	peers   atomic.Pointer[map[netip.Addr]string] // service by address
-	pinned  atomic.Pointer[map[string]pinned]     // backends by persona
-	rules   atomic.Pointer[map[string]*rule.Host] // by persona
-	waiting atomic.Int64                          // requests that a rule holds back
-	heavy   sync.Mutex                            // see heavily
-	heads   atomic.Int64                          // bytes of the heads of open HTTP/2 streams
+	// upstreams are those of hosts that the gateway is asked for.
+	upstreams map[string]bool
+	tls       *tls.Config
+	peers     atomic.Pointer[map[netip.Addr]string] // service by address
+	pinned    atomic.Pointer[map[string]pinned]     // backends by persona
+	rules     atomic.Pointer[map[string]*rule.Host] // by persona
+	waiting   atomic.Int64                          // requests that a rule holds back
+	heavy     sync.Mutex                            // see heavily
+	heads     atomic.Int64                          // bytes of the heads of open HTTP/2 streams
 
 	mu       sync.Mutex
 	gone     bool
@@ -43,6 +45,8 @@ func newTenant(t *registry.Trajectory, j *journal.Journal) *tenant {
 		hosts:   make(map[string]*api.Persona, len(t.Personas)),
 		links:   map[*link]struct{}{},
 		idle:    make(chan struct{}),
+
+		upstreams: make(map[string]bool, len(t.Upstreams)),
 	}
 	for i := range t.Personas {
 		p := t.Personas[i]
@@ -52,6 +56,13 @@ func newTenant(t *registry.Trajectory, j *journal.Journal) *tenant {
 		n.hosts[p.Host] = &p
 		if i == 0 {
 			n.first = &p
+		}
+	}
+	for _, u := range t.Upstreams {
+		p := &api.Persona{Host: u.Host, ServerHeader: api.DefaultServerHeader} // what errors of ours say
+		n.hosts[u.Host], n.upstreams[u.Host] = p, true
+		if n.first == nil {
+			n.first = p
 		}
 	}
 	n.setPeers(t)

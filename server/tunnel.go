@@ -25,14 +25,14 @@ const tunnelRest = 10 * time.Second
 type tunnel struct {
 	x        *exchange
 	client   net.Conn
-	backend  *net.TCPConn
+	backend  backend.Conn
 	sent     *journal.Spool
 	received hash.Hash
 	size     int64 // of what was received
 }
 
 // tunnelTo passes bytes both ways after a switch to WebSocket, until both are done.
-func (x *exchange) tunnelTo(e *backend.Exchange) error {
+func (x *exchange) tunnelTo(e reply, conn func() (backend.Conn, io.Reader, error)) error {
 	x.takeOver(e)
 	x.personaHeaders(x.server.now())
 	x.header["Connection"], x.header["Upgrade"] = []string{"upgrade"}, []string{"websocket"}
@@ -51,8 +51,8 @@ func (x *exchange) tunnelTo(e *backend.Exchange) error {
 		return nil
 	}
 	var early io.Reader
-	if t.backend, early, err = e.Conn(); err != nil {
-		x.note = "backend left at the switch to WebSocket"
+	if t.backend, early, err = conn(); err != nil {
+		x.note = "the other side left at the switch to WebSocket"
 		return nil
 	}
 	t.run(rw.Reader, early)

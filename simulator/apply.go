@@ -40,6 +40,7 @@ type Result struct {
 	Address   netip.Addr // there
 	Reused    bool       // it was there and running; this call neither created nor started it
 	Client    *api.Client
+	Identity  string // fingerprint of its key for the link with the gateway
 }
 
 const (
@@ -60,18 +61,32 @@ func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
 	if err := ValidateInstance(o.Instance); err != nil {
 		return nil, err
 	}
-	if o.Progress == nil {
-		o.Progress = func(Decision) {}
+	o.setDefaults()
+	e := &ensurer{eng: eng, o: o, deadline: time.Now().Add(o.Timeout), want: wanted(o.Image)}
+	e.part = simulatorOf(o.Instance)
+	e.create = func(ctx context.Context) error {
+		link, err := ensureLink(ctx, eng, o.Instance, o.LinkSubnet, linkPatience)
+		if err != nil {
+			return err
+		}
+		return create(ctx, eng, o.Instance, e.want, link)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
+	s, err := e.rest(ctx)
+	if err != nil {
+		return nil, err
 	}
-	e := &ensurer{eng: eng, o: o, deadline: time.Now().Add(o.Timeout), want: Want{
-		Image: o.Image.Ref, ImageID: o.Image.ID, Hash: o.Image.Hash, Protocol: api.Protocol,
-	}}
+	return &Result{
+		Container: ContainerName(o.Instance), ID: s.ID, Link: s.linkID, Address: s.link,
+		Reused: !e.acted, Client: s.client, Identity: s.identity,
+	}, nil
+}
+
+// rest looks, decides and acts until there is nothing left to do.
+func (e *ensurer) rest(ctx context.Context) (*snapshot, error) {
+	eng, o := e.eng, e.o
 	pause := 25 * time.Millisecond
 	for actions := 0; ; {
-		s, err := observe(ctx, eng, o.Instance)
+		s, err := observePart(ctx, eng, o.Instance, e.part)
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +96,7 @@ func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
 		}
 		e.last = d
 		if d.Action == Reuse {
-			return &Result{
-				Container: ContainerName(o.Instance), ID: s.ID, Link: s.linkID, Address: s.link,
-				Reused: !e.acted, Client: s.client,
-			}, nil
+			return s, nil
 		}
 		err = e.act(ctx, d, s)
 		s.close()
@@ -94,8 +106,8 @@ func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
 		if d.Action != Wait {
 			pause = 25 * time.Millisecond
 			if actions++; actions > maxActions {
-				return nil, fmt.Errorf("simulator %q does not come to rest (last: %s); other processes seem to want another image: run them with `--instance NAME`",
-					ContainerName(o.Instance), d)
+				return nil, fmt.Errorf("%s %q does not come to rest (last: %s); other processes seem to want another image: run them with `--instance NAME`",
+					e.role, e.container, d)
 			}
 			if err == nil {
 				continue
@@ -108,7 +120,40 @@ func Ensure(ctx context.Context, eng Engine, o EnsureOptions) (*Result, error) {
 	}
 }
 
+func (o *EnsureOptions) setDefaults() {
+	if o.Progress == nil {
+		o.Progress = func(Decision) {}
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+}
+
+func wanted(i ImageResult) Want {
+	return Want{Image: i.Ref, ImageID: i.ID, Hash: i.Hash, Protocol: api.Protocol}
+}
+
+// Running is the simulator as it runs, whatever image it is of. An *[AbsentError] says
+// that there is none, a *[NotReadyError] that it does not answer.
+func Running(ctx context.Context, eng Engine, instance string) (*Result, error) {
+	s, err := observe(ctx, eng, instance)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Foreign:
+		return nil, &ForeignError{Kind: "container", Name: s.container, Instance: instance}
+	case s.ID == "" || s.State != "running":
+		return nil, &AbsentError{Role: s.role, Container: s.container, State: s.State}
+	case !s.Answering:
+		defer s.close()
+		return nil, &NotReadyError{Role: s.role, Container: s.container, State: s.State, Logs: lastLogs(ctx, eng, s.ID), Err: s.problem}
+	}
+	return &Result{Container: s.container, ID: s.ID, Link: s.linkID, Address: s.link, Reused: true, Client: s.client, Identity: s.identity}, nil
+}
+
 type ensurer struct {
+	part
+	create   func(context.Context) error
 	eng      Engine
 	o        EnsureOptions
 	want     Want
@@ -122,14 +167,9 @@ type ensurer struct {
 
 // act does what was decided. errLost means that another process was faster.
 func (e *ensurer) act(ctx context.Context, d Decision, s *snapshot) error {
-	name := ContainerName(e.o.Instance)
 	switch d.Action {
 	case Create:
-		link, err := ensureLink(ctx, e.eng, e.o.Instance, e.o.LinkSubnet, linkPatience)
-		if err != nil {
-			return err
-		}
-		if err := create(ctx, e.eng, e.o.Instance, e.want, link); err != nil {
+		if err := e.create(ctx); err != nil {
 			return err
 		}
 		e.acted = true
@@ -142,7 +182,7 @@ func (e *ensurer) act(ctx context.Context, d Decision, s *snapshot) error {
 		return e.replace(ctx, s)
 	case Refuse:
 		if s.Foreign {
-			return &ForeignError{Kind: "container", Name: name, Instance: e.o.Instance}
+			return &ForeignError{Kind: "container", Name: e.container, Instance: e.o.Instance}
 		}
 		attached := d.Attached
 		if !s.Answering {
@@ -157,7 +197,7 @@ func (e *ensurer) act(ctx context.Context, d Decision, s *snapshot) error {
 func start(ctx context.Context, eng Engine, s *snapshot) error {
 	if s.State == "paused" {
 		if err := eng.ContainerUnpause(ctx, s.ID); err != nil {
-			return fmt.Errorf("unpause simulator %q: %w", ContainerName(s.Instance), err)
+			return fmt.Errorf("unpause %s %q: %w", s.role, s.container, err)
 		}
 		return nil
 	}
@@ -168,6 +208,12 @@ func start(ctx context.Context, eng Engine, s *snapshot) error {
 	case cerrdefs.IsConflict(err), cerrdefs.IsNotFound(err) && gone(ctx, eng, s.ID):
 		return errLost
 	}
+	// The gateway has nothing but its volume, so what it cannot be started on is no loss.
+	if s.role == RoleGateway && cerrdefs.IsNotFound(err) {
+		if e := removeContainer(ctx, eng, s, false); e == nil {
+			return errLost
+		}
+	}
 	// A pruned link network cannot come back under the id the container knows, but
 	// the container can: all that matters is on the volume.
 	if link, e := findLink(ctx, eng, s.Instance); e == nil && (link == "" || link != s.linkID) && len(s.Networks) == 0 {
@@ -175,26 +221,30 @@ func start(ctx context.Context, eng Engine, s *snapshot) error {
 			return errLost
 		}
 	}
-	return fmt.Errorf("start simulator %q: %w", ContainerName(s.Instance), err)
+	return fmt.Errorf("start %s %q: %w", s.role, s.container, err)
 }
 
 // replace removes a simulator nobody needs; creating the wanted one is the next
 // decision. It removes by id, so that it never hits a successor.
 func (e *ensurer) replace(ctx context.Context, s *snapshot) error {
 	if s.Answering {
-		err := s.client.Retire(ctx)
+		err := s.client.Retire(ctx) // of both parts alike
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Code == api.CodeBusy {
 			return &BusyError{Instance: e.o.Instance, Attached: refused.Holders, Have: s.Image, Want: e.want.Image, Cause: e.last.Cause}
 		}
 		if errors.As(err, &refused) && refused.Code != api.CodeRetired {
-			return fmt.Errorf("retire simulator %q: %w", ContainerName(e.o.Instance), err)
+			return fmt.Errorf("retire %s %q: %w", e.role, e.container, err)
 		}
 		if err != nil && refused == nil {
 			return errLost // it went away; looking again shows why
 		}
 	}
-	return removeContainer(ctx, e.eng, s, s.State == "running" || s.State == "restarting" || s.State == "dead")
+	err := removeContainer(ctx, e.eng, s, s.State == "running" || s.State == "restarting" || s.State == "dead")
+	if err == nil && e.role == RoleSimulator {
+		err = e.removeOldGateway(ctx)
+	}
+	return err
 }
 
 // removeContainer stops and removes it. Without force, one that was started in the
@@ -204,7 +254,7 @@ func removeContainer(ctx context.Context, eng Engine, s *snapshot, force bool) e
 		grace := 10 // seconds
 		err := eng.ContainerStop(ctx, s.ID, container.StopOptions{Timeout: &grace})
 		if err != nil && !cerrdefs.IsNotFound(err) && ctx.Err() != nil {
-			return fmt.Errorf("stop simulator %q: %w", ContainerName(s.Instance), err)
+			return fmt.Errorf("stop %s %q: %w", s.role, s.container, err)
 		}
 	}
 	err := eng.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: force})
@@ -214,7 +264,7 @@ func removeContainer(ctx context.Context, eng Engine, s *snapshot, force bool) e
 	case cerrdefs.IsConflict(err): // being removed, or started
 		return errLost
 	}
-	return fmt.Errorf("remove simulator %q: %w", ContainerName(s.Instance), err)
+	return fmt.Errorf("remove %s %q: %w", s.role, s.container, err)
 }
 
 // wait lets time pass before the next look, unless it has run out.
@@ -234,7 +284,7 @@ func (e *ensurer) wait(ctx context.Context, s *snapshot, d time.Duration) error 
 		if crashing {
 			err = fmt.Errorf("it crashed %d times since it was started", s.Restarts-e.base)
 		}
-		return &NotReadyError{Container: ContainerName(e.o.Instance), State: s.State, Logs: lastLogs(ctx, e.eng, s.ID), Err: err}
+		return &NotReadyError{Role: e.role, Container: e.container, State: s.State, Logs: lastLogs(ctx, e.eng, s.ID), Err: err}
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

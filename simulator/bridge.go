@@ -23,20 +23,24 @@ import (
 // Connect makes a client of the instance's administrative interface. The
 // simulator must be running; an *[AbsentError] says that it is not.
 func Connect(ctx context.Context, eng ExecEngine, instance string) (*api.Client, error) {
-	name := ContainerName(instance)
+	return connectPart(ctx, eng, instance, simulatorOf(instance))
+}
+
+func connectPart(ctx context.Context, eng ExecEngine, instance string, p part) (*api.Client, error) {
+	name := p.container
 	c, err := eng.ContainerInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
-		return nil, &AbsentError{Container: name}
+		return nil, &AbsentError{Role: p.role, Container: name}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at simulator %q: %w", name, err)
+		return nil, fmt.Errorf("look at %s %q: %w", p.role, name, err)
 	}
 	if c.Config == nil || c.Config.Labels[LabelInstance] != instance {
 		return nil, &ForeignError{Kind: "container", Name: name, Instance: instance}
 	}
 	// The engine calls a paused or restarting container running as well.
 	if c.State == nil || stateOf(c) != "running" {
-		return nil, &AbsentError{Container: name, State: stateOf(c)}
+		return nil, &AbsentError{Role: p.role, Container: name, State: stateOf(c)}
 	}
 	return api.NewClient(Dialer(eng, c.ID)), nil
 }

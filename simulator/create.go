@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -82,49 +83,68 @@ var ErrImageGone = errors.New("its image is gone")
 // create makes and starts the simulator. What it made and could not start is
 // removed again.
 func create(ctx context.Context, eng Engine, instance string, want Want, link string) error {
-	if err := ensureVolume(ctx, eng, instance); err != nil {
+	config, host := containerConfig(instance, want, link)
+	return createPart(ctx, eng, instance, birth{part: simulatorOf(instance), config: config, host: host})
+}
+
+// birth is a container that is to be made.
+type birth struct {
+	part
+	config *container.Config
+	host   *container.HostConfig
+	// prepare is called between creating and starting it; nil for nothing to do.
+	prepare func(ctx context.Context, id string) error
+}
+
+func createPart(ctx context.Context, eng Engine, instance string, b birth) error {
+	if err := ensureVolumeOf(ctx, eng, instance, b.part); err != nil {
 		return err
 	}
-	config, host := containerConfig(instance, want, link)
-	err := createAndStart(ctx, eng, instance, config, host)
+	host := b.host
+	err := createAndStart(ctx, eng, b)
 	if err == nil || errors.Is(err, errLost) || errors.Is(err, ErrImageGone) || ctx.Err() != nil {
 		return err
 	}
 	if dropMissing(host, err) {
-		if err = createAndStart(ctx, eng, instance, config, host); err == nil || errors.Is(err, errLost) || ctx.Err() != nil {
+		if err = createAndStart(ctx, eng, b); err == nil || errors.Is(err, errLost) || ctx.Err() != nil {
 			return err
 		}
 	}
 	// The engine's words for a refused limit differ by runtime, so whatever the
 	// reason, the second attempt tells whether it was that.
-	host.Ulimits = nil
-	switch again := createAndStart(ctx, eng, instance, config, host); {
+	host.Ulimits = slices.DeleteFunc(host.Ulimits, func(u *container.Ulimit) bool { return u.Name == "nofile" })
+	switch again := createAndStart(ctx, eng, b); {
 	case again == nil || errors.Is(again, errLost):
 		return again
 	}
 	return err
 }
 
-func createAndStart(ctx context.Context, eng Engine, instance string, config *container.Config, host *container.HostConfig) error {
-	name := ContainerName(instance)
-	made, err := eng.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+func createAndStart(ctx context.Context, eng Engine, b birth) error {
+	name := b.container
+	made, err := eng.ContainerCreate(ctx, b.config, b.host, &network.NetworkingConfig{}, nil, name)
 	if cerrdefs.IsConflict(err) {
 		return errLost // the name is what decides
 	}
 	if cerrdefs.IsNotFound(err) { // of all that is named here, only the image is looked for before the start
-		return fmt.Errorf("create simulator %q: %w: %w", name, ErrImageGone, err)
+		return fmt.Errorf("create %s %q: %w: %w", b.role, name, ErrImageGone, err)
 	}
 	if err != nil {
-		return fmt.Errorf("create simulator %q: %w", name, err)
+		return fmt.Errorf("create %s %q: %w", b.role, name, err)
 	}
-	err = eng.ContainerStart(ctx, made.ID, container.StartOptions{})
+	if b.prepare != nil {
+		err = b.prepare(ctx, made.ID)
+	}
+	if err == nil {
+		err = eng.ContainerStart(ctx, made.ID, container.StartOptions{})
+	}
 	if err == nil {
 		return nil
 	}
 	if cerrdefs.IsConflict(err) || cerrdefs.IsNotFound(err) && gone(ctx, eng, made.ID) {
 		return errLost // taken for the leftover of a process that died
 	}
-	err = fmt.Errorf("start simulator %q: %w", name, err)
+	err = fmt.Errorf("start %s %q: %w", b.role, name, err)
 	ctx, cancel := cleanup(ctx)
 	defer cancel()
 	if e := eng.ContainerRemove(ctx, made.ID, container.RemoveOptions{}); e != nil && !cerrdefs.IsNotFound(e) {
@@ -142,10 +162,14 @@ func gone(ctx context.Context, eng Engine, id string) bool {
 
 // ensureVolume makes the state volume. It outlives every container.
 func ensureVolume(ctx context.Context, eng Engine, instance string) error {
-	name := VolumeName(instance)
+	return ensureVolumeOf(ctx, eng, instance, simulatorOf(instance))
+}
+
+func ensureVolumeOf(ctx context.Context, eng Engine, instance string, p part) error {
+	name := p.volume
 	v, err := eng.VolumeCreate(ctx, volume.CreateOptions{
 		Name:   name,
-		Labels: map[string]string{LabelInstance: instance, LabelRole: RoleState},
+		Labels: map[string]string{LabelInstance: instance, LabelRole: p.volumeRole},
 	})
 	if err != nil {
 		return fmt.Errorf("create volume %q: %w", name, err)

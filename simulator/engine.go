@@ -48,6 +48,8 @@ type Engine interface {
 	ContainerLogs(ctx context.Context, id string, options container.LogsOptions) (io.ReadCloser, error)
 	NetworkCreate(ctx context.Context, name string, options network.CreateOptions) (network.CreateResponse, error)
 	NetworkList(ctx context.Context, options network.ListOptions) ([]network.Summary, error)
+	NetworkInspect(ctx context.Context, id string, options network.InspectOptions) (network.Inspect, error)
+	NetworkConnect(ctx context.Context, id, container string, endpoint *network.EndpointSettings) error
 	NetworkRemove(ctx context.Context, id string) error
 	VolumeCreate(ctx context.Context, options volume.CreateOptions) (volume.Volume, error)
 	VolumeInspect(ctx context.Context, name string) (volume.Volume, error)

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,7 @@ func (e *ForeignError) Hint() string {
 
 // NotReadyError says that the simulator did not come to answer.
 type NotReadyError struct {
+	Role      string // of the container
 	Container string
 	State     string   // as the engine calls it
 	Logs      []string // the container's last lines
@@ -61,7 +63,7 @@ type NotReadyError struct {
 }
 
 func (e *NotReadyError) Error() string {
-	s := fmt.Sprintf("simulator %q does not answer (it is %s)", e.Container, e.State)
+	s := fmt.Sprintf("%s %q does not answer (it is %s)", cmp.Or(e.Role, RoleSimulator), e.Container, e.State)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
@@ -80,15 +82,16 @@ func (e *NotReadyError) Hint() string {
 
 // AbsentError says that there is no running simulator to talk to.
 type AbsentError struct {
+	Role      string // of the container
 	Container string
 	State     string // "" if there is no container
 }
 
 func (e *AbsentError) Error() string {
 	if e.State == "" {
-		return fmt.Sprintf("there is no simulator %q", e.Container)
+		return fmt.Sprintf("there is no %s %q", cmp.Or(e.Role, RoleSimulator), e.Container)
 	}
-	return fmt.Sprintf("simulator %q is not running but %s", e.Container, e.State)
+	return fmt.Sprintf("%s %q is not running but %s", cmp.Or(e.Role, RoleSimulator), e.Container, e.State)
 }
 
 // Hint says how to get on.

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,8 @@ type fakeEngine struct {
 	volumes    map[string]volume.Volume
 	registered map[string][]string // by volume
 	calls      []string            // that change something
+	told       []string            // to the containers, over their bridges
+	heldID     string              // that another process holds at the simulator
 
 	// What may go wrong; called without the lock, nil for nothing.
 	onStart    func(c *fakeContainer) error
@@ -60,6 +63,7 @@ type fakeContainer struct {
 	networks        []string
 	restarts        int
 	retired         bool
+	link            string // id, where it was connected to the link afterwards
 }
 
 func newFake() *fakeEngine {
@@ -108,7 +112,12 @@ func (f *fakeEngine) ContainerInspect(_ context.Context, ref string) (container.
 	for _, n := range c.networks {
 		nets[n] = &network.EndpointSettings{}
 	}
-	if id := string(c.host.NetworkMode); id != "" { // kept when the network is pruned
+	for _, n := range f.networks { // the gateway's
+		if c.link != "" && n.ID == string(c.host.NetworkMode) {
+			nets[n.Name] = &network.EndpointSettings{NetworkID: n.ID, IPAddress: "192.0.2.99"}
+		}
+	}
+	if id := cmp.Or(c.link, string(c.host.NetworkMode)); id != "" { // kept when the network is pruned
 		nets["ctis-link"] = &network.EndpointSettings{NetworkID: id, IPAddress: "192.0.2.2"}
 	}
 	return container.InspectResponse{
@@ -243,6 +252,33 @@ func (f *fakeEngine) NetworkList(_ context.Context, o network.ListOptions) ([]ne
 	return out, nil
 }
 
+func (f *fakeEngine) NetworkInspect(_ context.Context, id string, _ network.InspectOptions) (network.Inspect, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.networks {
+		if n.ID == id {
+			return network.Inspect{ID: n.ID, Name: n.Name, IPAM: network.IPAM{Config: []network.IPAMConfig{{Subnet: "198.18.9.0/28"}}}}, nil
+		}
+	}
+	return network.Inspect{}, fmt.Errorf("no network %q: %w", id, cerrdefs.ErrNotFound)
+}
+
+func (f *fakeEngine) NetworkConnect(_ context.Context, id, ref string, e *network.EndpointSettings) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, err := f.find(ref)
+	if err != nil {
+		return err
+	}
+	c.link = id
+	at := ""
+	if e != nil && e.IPAMConfig != nil {
+		at = e.IPAMConfig.IPv4Address
+	}
+	f.log("connect %s to %s at %q", c.name, id, at)
+	return nil
+}
+
 func (f *fakeEngine) NetworkRemove(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,7 +371,15 @@ func (f *fakeEngine) serve(id string, far net.Conn) {
 			panic(http.ErrAbortHandler) // its process ended, and the connection with it
 		}
 		n, _ := strconv.Atoi(c.config.Labels[LabelProtocol])
-		st := api.Status{Protocol: n, Retired: c.retired}
+		if c.config.Labels[LabelRole] == RoleGateway {
+			st := api.GatewayStatus{Protocol: n, Retired: c.retired, Identity: "gateway of " + c.id}
+			for _, t := range f.registered[c.host.Mounts[0].Source] {
+				st.Claims = append(st.Claims, api.Claims{Trajectory: t})
+			}
+			_ = json.NewEncoder(w).Encode(st)
+			return
+		}
+		st := api.Status{Identity: "simulator of " + c.id, Protocol: n, Retired: c.retired}
 		for _, t := range f.registered[c.host.Mounts[0].Source] {
 			st.Trajectories = append(st.Trajectories, api.TrajectoryStatus{Trajectory: t})
 		}
@@ -359,6 +403,34 @@ func (f *fakeEngine) serve(id string, far net.Conn) {
 		}
 		c.retired = true
 		f.log("retire %s", c.name)
+		fmt.Fprint(w, "{}")
+	})
+	told := func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.told = append(f.told, fmt.Sprintf("%s %s", r.URL.Path, b))
+		fmt.Fprint(w, "{}")
+	}
+	mux.HandleFunc("PUT /v1/peer", told)
+	mux.HandleFunc("PUT /v1/gateway", told)
+	mux.HandleFunc("POST /v1/trajectories/{id}/hold", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("id") == f.heldID {
+			api.WriteError(w, api.Errorf(409, api.CodeHeld, "held"))
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("DELETE /v1/trajectories/{id}", func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if c, err := f.find(id); err == nil {
+			v := c.host.Mounts[0].Source
+			f.registered[v] = slices.DeleteFunc(f.registered[v], func(t string) bool { return t == r.PathValue("id") })
+			f.log("%s forgets %s", c.name, r.PathValue("id"))
+		}
 		fmt.Fprint(w, "{}")
 	})
 	l := &oneConn{conn: framed{far, stdcopy.NewStdWriter(far, stdcopy.Stdout)}}

@@ -270,8 +270,8 @@ func TestImageIsCompiledHereOntoAnEmptyOne(t *testing.T) {
 		if !r.Built || f.options.Version != build.BuilderV1 || f.options.Labels[LabelHash] != s.Hash || f.options.Dockerfile != "Dockerfile" || !f.options.NoCache {
 			t.Errorf("result %+v with options %+v", r, f.options)
 		}
-		_, wantText, _ := strings.Cut(ownDockerfile, "\nLABEL io.ctis.protocol=\"3\"\nCOPY --from=build --chown=65532:65532 /out/ /\n")
-		wantText = "FROM scratch\nLABEL io.ctis.protocol=\"3\"\nCOPY --chown=65532:65532 out/ /\n" + wantText
+		_, wantText, _ := strings.Cut(ownDockerfile, "\nLABEL io.ctis.protocol=\"4\"\nCOPY --from=build --chown=65532:65532 /out/ /\n")
+		wantText = "FROM scratch\nLABEL io.ctis.protocol=\"4\"\nCOPY --chown=65532:65532 out/ /\n" + wantText
 		if got := string(f.context["Dockerfile"].data); got != wantText {
 			t.Errorf("Dockerfile = %q", got)
 		}

@@ -22,12 +22,31 @@ const (
 	linkPatience = time.Second
 )
 
+// shared is a network that every process may find it has to make.
+type shared struct {
+	name, role string
+	internal   bool // nothing on it reaches further
+}
+
+func linkOf(instance string) shared   { return shared{LinkName(instance), RoleLink, true} }
+func egressOf(instance string) shared { return shared{EgressName(instance), RoleEgress, false} }
+
 // findLink returns the id of the instance's link network, "" if there is none.
+func findLink(ctx context.Context, eng Engine, instance string) (string, error) {
+	return findShared(ctx, eng, instance, linkOf(instance))
+}
+
+// ensureLink makes the link network.
+func ensureLink(ctx context.Context, eng Engine, instance string, subnet func(context.Context) (netip.Prefix, error), patience time.Duration) (string, error) {
+	return ensureShared(ctx, eng, instance, linkOf(instance), subnet, patience)
+}
+
+// findShared returns the id of a shared network, "" if there is none.
 //
 // Engines before 25 let two processes create one name twice. The oldest is the
 // one everybody takes, so that all see the same without talking to each other.
-func findLink(ctx context.Context, eng Engine, instance string) (string, error) {
-	name := LinkName(instance)
+func findShared(ctx context.Context, eng Engine, instance string, net shared) (string, error) {
+	name := net.name
 	// The filter is a substring's.
 	found, err := eng.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", name))})
 	if err != nil {
@@ -47,17 +66,16 @@ func findLink(ctx context.Context, eng Engine, instance string) (string, error) 
 	}).ID, nil
 }
 
-// ensureLink makes the link network: internal, so nothing on it reaches further.
-// subnet is asked for one only when it has to be created, and again when the
+// ensureShared makes a shared network. subnet is asked for one only when it has to be created, and again when the
 // engine does not take it because another network got it first.
 //
 // A refusal may also mean that another process is just making the network: the
 // engine keeps its addresses before it lists it. That is given patience.
-func ensureLink(ctx context.Context, eng Engine, instance string, subnet func(context.Context) (netip.Prefix, error), patience time.Duration) (string, error) {
-	name := LinkName(instance)
+func ensureShared(ctx context.Context, eng Engine, instance string, net shared, subnet func(context.Context) (netip.Prefix, error), patience time.Duration) (string, error) {
+	name := net.name
 	var failed error
 	for range subnetAttempts {
-		id, err := findLink(ctx, eng, instance)
+		id, err := findShared(ctx, eng, instance, net)
 		if id != "" || err != nil {
 			return id, err
 		}
@@ -71,21 +89,21 @@ func ensureLink(ctx context.Context, eng Engine, instance string, subnet func(co
 		}
 		made, err := eng.NetworkCreate(ctx, name, network.CreateOptions{
 			Driver:   "bridge",
-			Internal: true,
+			Internal: net.internal,
 			IPAM:     ipam,
-			Labels:   map[string]string{LabelInstance: instance, LabelRole: RoleLink},
+			Labels:   map[string]string{LabelInstance: instance, LabelRole: net.role},
 		})
 		if err != nil {
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
 			failed = err
-			if id, err := awaitLink(ctx, eng, instance, patience); id != "" || err != nil {
+			if id, err := awaitShared(ctx, eng, instance, net, patience); id != "" || err != nil {
 				return id, err
 			}
 			continue // another subnet may do
 		}
-		id, err = findLink(ctx, eng, instance)
+		id, err = findShared(ctx, eng, instance, net)
 		if err != nil {
 			return "", err
 		}
@@ -105,14 +123,14 @@ func ensureLink(ctx context.Context, eng Engine, instance string, subnet func(co
 	return "", fmt.Errorf("create network %q: %w", name, failed)
 }
 
-// awaitLink looks for the network for a while; "" means that nobody made it.
-func awaitLink(ctx context.Context, eng Engine, instance string, patience time.Duration) (string, error) {
+// awaitShared looks for the network for a while; "" means that nobody made it.
+func awaitShared(ctx context.Context, eng Engine, instance string, net shared, patience time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		id, err := findLink(ctx, eng, instance)
+		id, err := findShared(ctx, eng, instance, net)
 		if ctx.Err() != nil {
 			return "", nil // whoever called looks again or notices its own end
 		}

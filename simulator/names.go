@@ -44,6 +44,9 @@ const (
 	RoleSimulator = "simulator" // the container that faces trajectories
 	RoleState     = "state"     // the volume with everything durable
 	RoleLink      = "link"      // the internal network of the shared containers
+	RoleGateway   = "gateway"   // the container that has keys and a way out
+	RoleKeys      = "keys"      // the volume with its keys and claims
+	RoleEgress    = "egress"    // the network it goes out by
 )
 
 // DefaultInstance is the instance used when none is named.
@@ -68,6 +71,31 @@ func VolumeName(instance string) string { return instance + "-state" }
 
 // LinkName is the internal network the simulator is always on.
 func LinkName(instance string) string { return instance + "-link" }
+
+// GatewayName is the gateway's container.
+func GatewayName(instance string) string { return instance + "-gateway" }
+
+// GatewayVolumeName is the volume with the gateway's keys and claims.
+func GatewayVolumeName(instance string) string { return instance + "-gateway" }
+
+// EgressName is the network by which the gateway goes out. It is on no other but the link.
+func EgressName(instance string) string { return instance + "-egress" }
+
+// part is one of the two shared containers.
+type part struct {
+	role       string // also what people are told it is
+	container  string // name
+	volume     string // name
+	volumeRole string
+}
+
+func simulatorOf(instance string) part {
+	return part{RoleSimulator, ContainerName(instance), VolumeName(instance), RoleState}
+}
+
+func gatewayOf(instance string) part {
+	return part{RoleGateway, GatewayName(instance), GatewayVolumeName(instance), RoleKeys}
+}
 
 // Inside the image.
 const (

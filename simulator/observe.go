@@ -28,10 +28,12 @@ const (
 // snapshot is an observation with what acting on it needs.
 type snapshot struct {
 	Observed
-	link    netip.Addr  // the container's address on the link network
-	linkID  string      // that network, as the container knows it
-	client  *api.Client // nil unless it runs; the snapshot's owner closes it
-	problem error       // why it does not answer
+	part
+	link     netip.Addr  // the container's address on the link network
+	linkID   string      // that network, as the container knows it
+	client   *api.Client // nil unless it runs; the snapshot's owner closes it
+	identity string      // fingerprint of its key for the link
+	problem  error       // why it does not answer
 }
 
 // Observe looks at the instance's simulator.
@@ -51,14 +53,18 @@ func (s *snapshot) close() {
 }
 
 func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error) {
-	s := &snapshot{Observed: Observed{Instance: instance}}
-	name := ContainerName(instance)
+	return observePart(ctx, eng, instance, simulatorOf(instance))
+}
+
+func observePart(ctx context.Context, eng Engine, instance string, p part) (*snapshot, error) {
+	s := &snapshot{Observed: Observed{Instance: instance}, part: p}
+	name := p.container
 	c, err := eng.ContainerInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
 		return s, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at simulator %q: %w", name, err)
+		return nil, fmt.Errorf("look at %s %q: %w", p.role, name, err)
 	}
 	s.ID, s.State = c.ID, stateOf(c)
 	if c.Config == nil || c.Config.Labels[LabelInstance] != instance {
@@ -72,7 +78,9 @@ func observe(ctx context.Context, eng Engine, instance string) (*snapshot, error
 	if c.NetworkSettings != nil {
 		for n, ep := range c.NetworkSettings.Networks {
 			if n != LinkName(instance) {
-				s.Networks = append(s.Networks, n)
+				if n != EgressName(instance) {
+					s.Networks = append(s.Networks, n)
+				}
 			} else if ep != nil {
 				s.linkID = ep.NetworkID
 				s.link, _ = netip.ParseAddr(ep.IPAddress) // empty unless it runs
@@ -100,12 +108,16 @@ func (s *snapshot) ask(ctx context.Context, eng ExecEngine, timeout time.Duratio
 	s.client = api.NewClient(Dialer(eng, s.ID))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if s.role == RoleGateway {
+		s.askGateway(ctx)
+		return
+	}
 	st, err := s.client.Status(ctx)
 	if err != nil {
 		s.problem = err
 		return
 	}
-	s.Answering, s.Retired, s.Protocol = true, st.Retired, st.Protocol
+	s.Answering, s.Retired, s.Protocol, s.identity = true, st.Retired, st.Protocol, st.Identity
 	for _, t := range st.Trajectories {
 		s.Trajectories = append(s.Trajectories, t.Trajectory)
 	}

@@ -23,7 +23,7 @@ type Removed struct {
 	Volumes    []string
 }
 
-// Remove takes an instance off the engine: the container, the link network and, if
+// Remove takes an instance off the engine: both containers, their networks and, if
 // asked for, the state. What is not there is no error. Unless forced it removes
 // only an idle simulator, and fails with a *[BusyError] otherwise. The result is
 // never nil: with an error it says how far Remove came.
@@ -46,21 +46,14 @@ func Remove(ctx context.Context, eng Engine, instance string, o RemoveOptions) (
 		}
 		r.Containers = append(r.Containers, ContainerName(instance))
 	}
-	for range maxActions { // engines before 25 may have several
-		id, err := findLink(ctx, eng, instance)
-		if err != nil {
-			return r, err
-		}
-		if id == "" {
-			break
-		}
-		if err := eng.NetworkRemove(ctx, id); err != nil && !cerrdefs.IsNotFound(err) {
-			return r, fmt.Errorf("remove network %q: %w", LinkName(instance), err)
-		}
-		r.Networks = append(r.Networks, LinkName(instance))
+	if err := removeGateway(ctx, eng, instance, o.Volume, r); err != nil {
+		return r, err
+	}
+	if err := removeShared(ctx, eng, instance, linkOf(instance), r); err != nil {
+		return r, err
 	}
 	if o.Volume {
-		return r, removeVolume(ctx, eng, instance, r)
+		return r, removeVolume(ctx, eng, instance, VolumeName(instance), r)
 	}
 	return r, nil
 }
@@ -90,8 +83,7 @@ func retire(ctx context.Context, eng Engine, s *snapshot, force bool) error {
 	return nil
 }
 
-func removeVolume(ctx context.Context, eng Engine, instance string, r *Removed) error {
-	name := VolumeName(instance)
+func removeVolume(ctx context.Context, eng Engine, instance, name string, r *Removed) error {
 	v, err := eng.VolumeInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
 		return nil

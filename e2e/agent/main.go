@@ -14,6 +14,8 @@
 //	agent load URL N CONNECTIONS  N acknowledged posts; prints each id
 //	agent raw HOST:PORT           send standard input as it is, print the answer
 //	agent stop VERB               end the agent that does VERB in the same container
+//	agent upstream                an API with TLS on port 443 that repeats all it is sent
+//	agent scan PID TEXT           how often TEXT is in the memory of a process
 //	agent kill PID                send SIGKILL, as the kernel would to a process that crashed it
 package main
 
@@ -43,7 +45,7 @@ func main() {
 // exitUsage is the status for arguments that make no sense.
 const exitUsage = 2
 
-var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | secure HOST | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR | stop VERB | kill PID")
+var errUsage = errors.New("usage: agent wait | exit N | crash | serve ADDR | secure HOST | health FILE | fetch [FLAGS] URL | loop URL | load URL N CONNECTIONS | raw ADDR | upstream | scan PID TEXT | stop VERB | kill PID")
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	status, err := dispatch(ctx, args, stdin, stdout, stderr)
@@ -62,7 +64,7 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return 0, errUsage
 	}
 	verb, args := args[0], args[1:]
-	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "secure": 1, "health": 1, "loop": 1, "load": 3, "raw": 1, "stop": 1, "kill": 1}
+	want := map[string]int{"wait": 0, "exit": 1, "crash": 0, "serve": 1, "secure": 1, "health": 1, "loop": 1, "load": 3, "raw": 1, "upstream": 0, "scan": 2, "stop": 1, "kill": 1}
 	if n, fixed := want[verb]; fixed && len(args) != n {
 		return 0, errUsage
 	}
@@ -112,6 +114,10 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 			return 0, fmt.Errorf("%q is no count: %w", args[2], errUsage)
 		}
 		return 0, load(ctx, args[0], n, c, stdout, stderr)
+	case "upstream":
+		return 0, upstream(ctx, stderr)
+	case "scan":
+		return 0, scan(args[0], args[1], stdout)
 	case "raw":
 		return 0, raw(ctx, args[0], stdin, stdout)
 	}

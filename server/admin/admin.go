@@ -49,6 +49,7 @@ type Simulator interface {
 	ExposedCursor(ctx context.Context, id string) (*api.ExposedCursor, error)
 	// RecordExposed puts what a sidecar logged into the journal.
 	RecordExposed(ctx context.Context, id string, b *api.ExposedBatch) (*api.ExposedCursor, error)
+	SetGateway(g api.Gateway) error
 	Unregister(ctx context.Context, id string) (*api.Unregistered, error)
 	// Journal finds a trajectory's journal, also after it was unregistered.
 	Journal(id string) (Journal, bool)
@@ -115,14 +116,7 @@ func (s *socket) Close() error {
 // NewServer makes the HTTP server of the interface. Its requests end when ctx
 // does, followed journals included.
 func NewServer(ctx context.Context, s Simulator, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           Handler(s, log),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-	}
+	return NewServerOf(ctx, Handler(s, log), log)
 }
 
 // handler answers one route; what it returns is the JSON of the answer, or nil

@@ -57,6 +57,7 @@ func (f *fake) ExposedCursor(context.Context, string) (*api.ExposedCursor, error
 func (f *fake) RecordExposed(_ context.Context, _ string, b *api.ExposedBatch) (*api.ExposedCursor, error) {
 	return &api.ExposedCursor{Container: b.Container, RequestID: "r9"}, f.err
 }
+func (f *fake) SetGateway(api.Gateway) error { return f.err }
 func (f *fake) Unregister(context.Context, string) (*api.Unregistered, error) {
 	return &api.Unregistered{Known: true}, f.err
 }
@@ -116,7 +117,7 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		says                    string
 	}{
 		{"GET", "/v1/health", "", 200, `"ok":true`},
-		{"GET", "/v1/status", "", 200, `"protocol":3`},
+		{"GET", "/v1/status", "", 200, `"protocol":4`},
 		{"GET", "/v1/ca", "", 200, "BEGIN CERTIFICATE"},
 		{"POST", "/v1/trajectories", `{"trajectory":"t1"}`, 200, `"unchanged":false`},
 		{"GET", "/v1/trajectories/t1", "", 200, `"trajectory":"t1"`},

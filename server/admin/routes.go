@@ -30,6 +30,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("POST /v1/trajectories/{id}/certificates", a.certificates)
 	handle("GET /v1/trajectories/{id}/exposed", a.exposedCursor)
 	handle("POST /v1/trajectories/{id}/exposed", a.recordExposed)
+	handle("PUT /v1/gateway", a.setGateway)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
 	handle("GET /v1/trajectories/{id}/assets", a.assets)
@@ -180,6 +181,16 @@ func (a routes) recordExposed(_ http.ResponseWriter, r *http.Request) (any, erro
 		return nil, err
 	}
 	return orError(a.s.RecordExposed(r.Context(), r.PathValue("id"), &b))
+}
+
+// setGateway: body [api.Gateway]; 200 {}. 400 for what is no address or fingerprint, 507
+// when the volume is full.
+func (a routes) setGateway(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var g api.Gateway
+	if err := decode(r, &g); err != nil {
+		return nil, err
+	}
+	return empty{}, a.s.SetGateway(g)
 }
 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.

@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the administrative interface. The image carries it
 // as the label io.ctis.protocol, and a simulator that speaks another one is
 // replaced like one with another image.
-const Protocol = 3
+const Protocol = 4
 
 // Unattributed is the name under which the journal keeps what belongs to no
 // trajectory: connections whose two ends match no registered network. It is no
@@ -67,6 +67,8 @@ type Registration struct {
 	Settings string    `json:"settings"`
 	Networks []Network `json:"networks"`
 	Personas []Persona `json:"personas"` // in the order of ctis.toml; the first answers clients without SNI
+	// Upstreams are the real hosts that the gateway is asked for.
+	Upstreams []Upstream `json:"upstreams,omitempty"`
 	// Exclusive is what no other trajectory can have until this one is unregistered.
 	Exclusive []Exclusive `json:"exclusive,omitempty"`
 	// Exposed are the hostnames that the trajectory's own sidecar answers for.
@@ -146,9 +148,11 @@ type Networks []Network
 
 // Status is the simulator's own account of itself.
 type Status struct {
-	Protocol     int                `json:"protocol"`
-	Started      time.Time          `json:"started"`
-	Retired      bool               `json:"retired"` // accepts no registration any more
+	Protocol int       `json:"protocol"`
+	Started  time.Time `json:"started"`
+	Retired  bool      `json:"retired"` // accepts no registration any more
+	// Identity is the fingerprint of its key for the link with the gateway.
+	Identity     string             `json:"identity"`
 	Trajectories []TrajectoryStatus `json:"trajectories"`
 	Unattributed uint64             `json:"unattributed"` // records that belong to no trajectory
 	Problems     []string           `json:"problems"`     // damaged state set aside at start, full disk, …
@@ -156,17 +160,27 @@ type Status struct {
 
 // TrajectoryStatus describes one registered trajectory.
 type TrajectoryStatus struct {
-	Trajectory  string    `json:"trajectory"`
-	Environment string    `json:"environment"`
-	Settings    string    `json:"settings"`
-	Networks    []Network `json:"networks"`
-	Personas    []string  `json:"personas"`
-	Pins        Pins      `json:"pins,omitempty"` // of its backends
-	Exposed     []Exposed `json:"exposed,omitempty"`
+	Trajectory  string     `json:"trajectory"`
+	Environment string     `json:"environment"`
+	Settings    string     `json:"settings"`
+	Networks    []Network  `json:"networks"`
+	Personas    []string   `json:"personas"`
+	Pins        Pins       `json:"pins,omitempty"` // of its backends
+	Exposed     []Exposed  `json:"exposed,omitempty"`
+	Upstreams   []Upstream `json:"upstreams"`
 	// ReplacedRules are the personas whose rules are not those of the registration.
 	ReplacedRules []string      `json:"replaced_rules,omitempty"`
 	Since         time.Time     `json:"since"`
 	Journal       JournalStatus `json:"journal"`
+}
+
+// Hosts are the names the simulator answers to for the trajectory.
+func (t TrajectoryStatus) Hosts() []string {
+	hosts := append([]string{}, t.Personas...)
+	for _, u := range t.Upstreams {
+		hosts = append(hosts, u.Host)
+	}
+	return hosts
 }
 
 // JournalStatus says how complete a trajectory's journal is.

@@ -26,6 +26,7 @@ type Error struct {
 	Message string   `json:"message"`
 	Holders []string `json:"holders,omitempty"` // trajectories in the way
 	Fields  []string `json:"fields,omitempty"`  // settings that differ
+	Host    string   `json:"host,omitempty"`    // the upstream that they differ in
 	// Exclusive is what of the caller's a holder has; nil when it is about something else.
 	Exclusive *Exclusive `json:"exclusive,omitempty"`
 }

@@ -16,7 +16,13 @@ type Upstream struct {
 	AuthHeader string `json:"auth_header,omitempty"` // header that carries it, in canonical form
 	AuthPrefix string `json:"auth_prefix,omitempty"` // stands right before the key, its own space included
 
+	// Authorities are further certificate authorities, as PEM, that the real host is
+	// verified against; "": only the public ones.
+	Authorities string `json:"authorities,omitempty"`
+
 	Rules []Rule `json:"rules,omitempty"` // in order; the first match wins
+	// RulesRevision is how often they were replaced since; 0 in a new registration.
+	RulesRevision int `json:"rules_revision,omitempty"`
 }
 
 // URL is the upstream as ctis.toml would name it: the bare host where that
@@ -52,6 +58,9 @@ func (u Upstream) Differs(v Upstream) []string {
 	}
 	if u.AuthPrefix != v.AuthPrefix {
 		fields = append(fields, "auth_prefix")
+	}
+	if u.Authorities != v.Authorities {
+		fields = append(fields, "ca_file")
 	}
 	return fields
 }

@@ -25,7 +25,7 @@ type Exchange struct {
 	// Trailers are the fields after a chunked body, once Read returned io.EOF.
 	Trailers [][2]string
 
-	conn     *net.TCPConn
+	conn     Conn
 	br       *bufio.Reader
 	patience Patience
 	method   string
@@ -34,6 +34,7 @@ type Exchange struct {
 	length   int64 // of it, -1 without
 	read     int64
 	chunked  bool
+	goesOn   bool // the connection, after the response, as far as its head says
 	err      error
 
 	mu       sync.Mutex
@@ -61,9 +62,7 @@ func Open(ctx context.Context, r Route, p Patience) (*Exchange, error) {
 		}
 		return nil, err
 	}
-	e := &Exchange{conn: c, br: bufio.NewReaderSize(c, readBuffer), patience: p, sending: make(chan struct{})}
-	e.unwatch = context.AfterFunc(ctx, func() { _ = c.Close() })
-	return e, nil
+	return Over(ctx, c, p), nil
 }
 
 // Do sends the request with its body, of q.Length bytes, and reads the response's
@@ -172,6 +171,7 @@ func (e *Exchange) accept(h *head) error {
 	e.mu.Unlock()
 	e.Status, e.Fields = h.status, EndToEnd(h.fields)
 	e.length, e.left, e.chunked = f.length, f.length, f.chunked
+	e.goesOn = h.minor > 0 && !named(h.fields)["close"] && (f.chunked || f.length >= 0)
 	if f.chunked {
 		e.body = httputil.NewChunkedReader(e.br)
 	}
@@ -266,7 +266,7 @@ func (e *Exchange) trailers() error {
 
 // Conn gives the connection away after a switch of protocols, and what was read
 // ahead of it. Close still has to be called.
-func (e *Exchange) Conn() (*net.TCPConn, io.Reader, error) {
+func (e *Exchange) Conn() (Conn, io.Reader, error) {
 	<-e.sending // the request had no body
 	return e.conn, e.br, e.conn.SetDeadline(time.Time{})
 }

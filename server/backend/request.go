@@ -12,13 +12,18 @@ type Request struct {
 	Host   string      // the persona's
 	Fields [][2]string // as the client sent them, hop-by-hop ones included
 
+	// Own are fields of ours. They stand last, and no Connection field of the client
+	// takes them away.
+	Own [][2]string
+
 	// What the forwarding fields say.
-	Client    string // the client's address
+	Client    string // the client's address; "": nothing is said
 	Scheme    string // "http" or "https"
 	AskedHost string // the Host or :authority the client sent
 
 	Length    int64 // of the body, in bytes
 	WebSocket bool  // the client asks to go on with WebSocket, and may
+	GoesOn    bool  // the connection is for further requests too
 }
 
 // The rules of a request's head are:
@@ -110,13 +115,19 @@ func (q *Request) Head() []byte {
 	if !framed && (q.Length > 0 || q.Method == "POST" || q.Method == "PUT" || q.Method == "PATCH") {
 		put("Content-Length: ", length)
 	}
-	put("X-Forwarded-For: ", q.Client)
-	put("X-Forwarded-Proto: ", q.Scheme)
-	put("X-Forwarded-Host: ", q.AskedHost)
-	if q.WebSocket {
+	for _, f := range q.Own {
+		put(f[0], ": ", f[1])
+	}
+	if q.Client != "" {
+		put("X-Forwarded-For: ", q.Client)
+		put("X-Forwarded-Proto: ", q.Scheme)
+		put("X-Forwarded-Host: ", q.AskedHost)
+	}
+	switch {
+	case q.WebSocket:
 		put("Connection: Upgrade")
 		put("Upgrade: websocket")
-	} else {
+	case !q.GoesOn:
 		put("Connection: close")
 	}
 	return append(b, '\r', '\n')

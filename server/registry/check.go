@@ -87,6 +87,9 @@ func check(r *api.Registration) *api.Error {
 			return invalid("persona %q: %v", p.Host, err)
 		}
 	}
+	if e := checkUpstreams(r.Upstreams, hosts); e != nil {
+		return e
+	}
 	return checkExposed(r, hosts)
 }
 
@@ -226,6 +229,9 @@ func differences(a, b *api.Registration) []string {
 	}
 	if !slices.Equal(a.Exposed, b.Exposed) {
 		fields = append(fields, "exposed")
+	}
+	if !slices.EqualFunc(a.Upstreams, b.Upstreams, func(x, y api.Upstream) bool { return len(x.Differs(y)) == 0 }) {
+		fields = append(fields, "upstreams")
 	}
 	return fields
 }

@@ -22,7 +22,7 @@ import (
 // later version is never taken for a registration.
 
 const (
-	fileVersion = 3 // from 2 on with what only one trajectory at a time can have, and with backends; from 3 on with rules
+	fileVersion = 4 // from 2 on with what only one trajectory at a time can have, and with backends; from 3 on with rules; from 4 on with upstreams
 	oldVersion  = 1 // the oldest that is read
 	fileSuffix  = ".json"
 	maxFile     = 64 << 20 // bytes; a registration has at most half of that

@@ -117,6 +117,9 @@ func (r *Registry) Register(reg *api.Registration, prepare func() error) (unchan
 	for i := range t.Personas {
 		t.Personas[i].RulesRevision = 0
 	}
+	for i := range t.Upstreams {
+		t.Upstreams[i].RulesRevision = 0
+	}
 	if err := write(r.dir, t); err != nil {
 		_ = remove(r.dir, t.Trajectory) // what was refused must not be there after a restart
 		return false, err
@@ -353,6 +356,7 @@ func clone(reg *api.Registration) api.Registration {
 		n.Gateways, n.Peers = slices.Clone(n.Gateways), slices.Clone(n.Peers)
 	}
 	c.Exclusive, c.Exposed = slices.Clone(reg.Exclusive), slices.Clone(reg.Exposed)
+	c.Upstreams = slices.Clone(reg.Upstreams)
 	c.Personas = slices.Clone(reg.Personas)
 	for i := range c.Personas {
 		p := &c.Personas[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// SetRules replaces the rules of a persona. Once they are stored, recorded is called
+// SetRules replaces the rules of a persona or an upstream. Once they are stored, recorded is called
 // with the trajectory as it is then; with its error the old rules stay.
 //
 // Refusals are of type *[api.Error]: invalid, or not found.
@@ -20,12 +20,15 @@ func (r *Registry) SetRules(id, host string, rules []api.Rule, recorded func(*Tr
 		return notRegistered(id)
 	}
 	t := &Trajectory{Registration: clone(&old.Registration), Since: old.Since}
-	i := slices.IndexFunc(t.Personas, func(p api.Persona) bool { return p.Host == host })
-	if i < 0 {
+	if i := slices.IndexFunc(t.Personas, func(p api.Persona) bool { return p.Host == host }); i >= 0 {
+		t.Personas[i].Rules = slices.Clone(rules)
+		t.Personas[i].RulesRevision++
+	} else if i := slices.IndexFunc(t.Upstreams, func(u api.Upstream) bool { return u.Host == host }); i >= 0 {
+		t.Upstreams[i].Rules = slices.Clone(rules)
+		t.Upstreams[i].RulesRevision++
+	} else {
 		return api.Errorf(http.StatusNotFound, api.CodeNotFound, "trajectory %q has no persona %q", id, clip(host))
 	}
-	t.Personas[i].Rules = slices.Clone(rules)
-	t.Personas[i].RulesRevision++
 	if e := check(&t.Registration); e != nil {
 		return e
 	}

@@ -22,6 +22,7 @@ const (
 )
 
 const usage = `usage: ctis-server [serve] [--http ADDR]... [--https ADDR]... [--state DIR] [--admin-socket PATH] [--log-level LEVEL]
+       ctis-server gateway [--listen ADDR] [--state DIR] [--admin-socket PATH] [--log-level LEVEL]
        ctis-server bridge [--admin-socket PATH]   connect stdin and stdout to the admin socket
        ctis-server health [--admin-socket PATH]   exit 0 if the server answers requests
        ctis-server version
@@ -48,6 +49,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch verb {
 	case "serve":
 		err = serve(ctx, flags, args, stderr)
+	case "gateway":
+		err = serveGateway(ctx, flags, args, stderr)
 	case "bridge":
 		err = withSocket(flags, args, func(path string) error { return bridge(ctx, path, stdin, stdout) })
 	case "health":
