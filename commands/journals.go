@@ -97,12 +97,20 @@ func (a *app) readJournal(ctx context.Context, id string, q api.JournalQuery, sh
 // error.
 func (a *app) readRecords(ctx context.Context, id string, q api.JournalQuery, yield func(*api.Record) error) error {
 	return a.readJournal(ctx, id, q, func(line []byte) error {
-		r := new(api.Record)
-		if err := json.Unmarshal(line, r); err != nil {
-			return fmt.Errorf("a record cannot be read: %w", err)
+		r, err := parseRecord(line)
+		if err != nil {
+			return err
 		}
 		return yield(r)
 	})
+}
+
+func parseRecord(line []byte) (*api.Record, error) {
+	r := new(api.Record)
+	if err := json.Unmarshal(line, r); err != nil {
+		return nil, fmt.Errorf("a record cannot be read: %w", err)
+	}
+	return r, nil
 }
 
 // journalBodies opens the bodies kept beside one journal. It connects when the first
@@ -115,19 +123,27 @@ type journalBodies struct {
 
 // Open: see [evidence.Bodies].
 func (b *journalBodies) Open(ctx context.Context, sha256 string) (io.ReadCloser, error) {
-	if b.admin == nil {
-		admin, err := b.a.connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		b.admin = admin
+	admin, err := b.client(ctx)
+	if err != nil {
+		return nil, err
 	}
-	body, err := b.admin.JournalBody(ctx, b.id, sha256)
+	body, err := admin.JournalBody(ctx, b.id, sha256)
 	var refused *api.Error
 	if errors.As(err, &refused) && refused.Code == api.CodeNotFound {
 		return nil, fmt.Errorf("the journal of %q does not have body %s any more: %w", b.id, sha256, fs.ErrNotExist)
 	}
 	return body, err
+}
+
+func (b *journalBodies) client(ctx context.Context) (*api.Client, error) {
+	if b.admin != nil {
+		return b.admin, nil
+	}
+	admin, err := b.a.connect(ctx)
+	if err == nil {
+		b.admin = admin
+	}
+	return admin, err
 }
 
 func (b *journalBodies) close() {

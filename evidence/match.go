@@ -141,6 +141,12 @@ func (m *Match) Judge(ctx context.Context, r *api.Record, bodies Bodies) (Answer
 		if err != nil {
 			return No, nil, err
 		}
+		if mayTunnel(r) {
+			for i := range found {
+				found[i].Answer = max(found[i].Answer, Unknown)
+				found[i].Was += ", and what goes over the WebSocket is not known"
+			}
+		}
 		all = append(all, found...)
 	}
 	total := Yes
@@ -185,6 +191,15 @@ func Pending(r *api.Record) bool {
 		return false
 	}
 	return r.Kind != api.KindRefused && r.Kind != api.KindMalformed && r.Kind != api.KindGap
+}
+
+// mayTunnel tells that a record's client may have sent more than is known: it asked to
+// switch protocols, and the outcome is not there.
+func mayTunnel(r *api.Record) bool {
+	if r.Request == nil || !r.OutcomeUnknown && !Pending(r) {
+		return false
+	}
+	return r.Request.Method == "CONNECT" || header(r.Request.Headers, "Upgrade") != ""
 }
 
 // bodies answers the conditions about the bytes of any of sent. Only those that are in
