@@ -86,6 +86,7 @@ func (a *app) root() *cli.App {
 			a.logsCommand(),
 			a.showCommand(),
 			a.assertCommand(),
+			a.findCommand(),
 			a.exportCommand(),
 			a.verifyCommand(),
 			a.assetsCommand(),

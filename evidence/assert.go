@@ -204,12 +204,9 @@ func (a *Assertion) Settled() bool {
 	return all
 }
 
-// Result sums up, where dropped is how many requests the simulator says have no record.
-// "None" and any other upper bound need a journal that lacks nothing; what was found
-// stays found whatever is missing.
-func (a *Assertion) Result(dropped uint64) AssertResult {
-	out := AssertResult{Verdict: Holds, Records: a.last, Reasons: []string{}}
-	var lacks []string
+// Lacks says what the journal does not hold, where dropped is how many requests the
+// simulator says have no record.
+func (a *Assertion) Lacks(dropped uint64) (lacks []string) {
 	if n := max(dropped, a.dropped); n > 0 || a.gaps > 0 {
 		lacks = append(lacks, count(n, "request has", "requests have")+" no record (a gap in the journal)")
 	}
@@ -219,6 +216,15 @@ func (a *Assertion) Result(dropped uint64) AssertResult {
 	if a.damaged > 0 {
 		lacks = append(lacks, count(a.damaged, "record is", "records are")+" damaged; ctis verify says more")
 	}
+	return lacks
+}
+
+// Result sums up, where dropped is how many requests the simulator says have no record.
+// "None" and any other upper bound need a journal that lacks nothing; what was found
+// stays found whatever is missing.
+func (a *Assertion) Result(dropped uint64) AssertResult {
+	out := AssertResult{Verdict: Holds, Records: a.last, Reasons: []string{}}
+	lacks := a.Lacks(dropped)
 	for i := range a.steps {
 		s := &a.steps[i]
 		r := StepResult{Conditions: s.Match.String(), Wanted: s.Wanted(), Found: s.found, Records: append([]uint64{}, s.seqs...), Verdict: Holds}
