@@ -82,7 +82,7 @@ func (s *search) compressed(b []byte, at io.ReaderAt, base, size int64, fresh in
 		}
 	})
 	// Deflate alone begins like nothing: it is tried where the bytes themselves begin.
-	for off := 0; base == 0 && off < deflateStarts && len(b) >= off+10; off++ {
+	for off := 0; base == 0 && (off == 0 || depth > 0) && off < deflateStarts && len(b) >= off+10; off++ {
 		if b[off]&6 != 6 && !printableASCII(b[off:off+8]) {
 			s.inflated(open(off), chain, "deflate", depth)
 		}

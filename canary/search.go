@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"strings"
 )
 
 // window is how much is looked at in one piece, in bytes, besides the overlap. short is
@@ -31,7 +32,11 @@ var seed = maphash.MakeSeed()
 // windows searches a stream piece by piece. Where at is not nil it is the same bytes,
 // readable anywhere. chain is what was undone to come here.
 func (s *search) windows(r io.Reader, at io.ReaderAt, size int64, chain []string, depth int) error {
-	buf := make([]byte, 0, min(size, window)+int64(s.overlap)+1)
+	room := window + s.overlap + 1
+	if at != nil && size <= window {
+		room = int(size) + 1
+	}
+	buf := make([]byte, 0, room)
 	var base int64 // of buf in the stream
 	for {
 		n, err := io.ReadFull(r, buf[len(buf):cap(buf)])
@@ -95,16 +100,35 @@ func (s *search) view(b []byte, at io.ReaderAt, base, size int64, fresh int, cha
 	if depth > 0 && !worth(b) {
 		return
 	}
-	// The likely ones first.
-	for _, undo := range [...]func(b []byte, chain []string, depth int){
-		s.base64, s.hex, s.percent, s.escapes, s.entities, s.quoted, s.noNULs,
-		s.multipart, s.values, s.decimal, s.base32, s.joined, s.turned,
-	} {
+	undoings := []func(b []byte, chain []string, depth int){ // the likely ones first
+		s.base64, s.hex, s.percent, s.escapes, s.entities, s.quoted, s.noNULs, s.decimal, s.base32,
+	}
+	if !rearranged(chain) {
+		undoings = append(undoings, s.multipart, s.values, s.joined, s.turned)
+	}
+	for _, undo := range undoings {
 		if len(s.result.Hits) > hits {
 			return
 		}
 		undo(b, chain, depth)
 	}
+}
+
+// The names of what puts the same bytes into another order or leaves some out. One such
+// step is taken on the way to a secret, anywhere on it: of all their combinations there
+// are too many.
+const (
+	inReverse = "reversed"
+	inPieces  = "split"
+)
+
+func rearranged(chain []string) bool {
+	for _, name := range chain {
+		if name == inReverse || strings.HasPrefix(name, inPieces) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *search) match(b []byte, chain []string) bool {

@@ -5,23 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 )
 
 // joined takes out what may separate pieces in a short text: the dots of a hostname,
 // the slashes of a path, line breaks. The letters and digits alone are looked at too,
 // and compared with those of the secret.
 func (s *search) joined(b []byte, chain []string, depth int) {
-	if len(b) > short || slices.Contains(chain, "split") {
+	if len(b) > short {
 		return
 	}
-	s.derived(without(b, "./ \t\r\n"), chain, "split", depth)
+	s.derived(without(b, "./ \t\r\n"), chain, inPieces, depth)
 	bare := onlyAlnum(b)
 	if s.bare != nil && bytes.Contains(lower(bare), s.bare) {
-		s.hit(chain, "split")
+		s.hit(chain, inPieces)
 		return
 	}
-	s.derived(bare, chain, "split", depth)
+	s.derived(bare, chain, inPieces, depth)
 }
 
 func without(b []byte, chars string) []byte {
@@ -42,7 +41,7 @@ func (s *search) values(b []byte, chain []string, depth int) {
 	}
 	if first := bytes.TrimLeft(b, " \t\r\n"); len(first) > 0 && (first[0] == '{' || first[0] == '[') {
 		if out, n := jsonTexts(b); n > 1 {
-			s.derived(out, chain, "split over JSON", depth)
+			s.derived(out, chain, inPieces+" over JSON", depth)
 		}
 	}
 	if bytes.Count(b, []byte("=")) < 2 {
@@ -56,7 +55,7 @@ func (s *search) values(b []byte, chain []string, depth int) {
 		}
 	}
 	if n > 1 {
-		s.derived(out, chain, "split over fields", depth)
+		s.derived(out, chain, inPieces+" over fields", depth)
 	}
 }
 
@@ -105,7 +104,7 @@ const maxParts = 10_000
 // a first line of two dashes and a boundary.
 func (s *search) multipart(b []byte, chain []string, depth int) {
 	i := bytes.Index(b, []byte("--"))
-	if i < 0 || i > 2 || slices.Contains(chain, "split over parts") {
+	if i < 0 || i > 2 {
 		return
 	}
 	line, _, ok := bytes.Cut(b[i:], []byte("\n"))
@@ -127,7 +126,7 @@ func (s *search) multipart(b []byte, chain []string, depth int) {
 		together = append(together, content...)
 	}
 	if n > 2 {
-		s.derived(together, chain, "split over parts", depth)
+		s.derived(together, chain, inPieces+" over parts", depth)
 	}
 }
 

@@ -53,14 +53,27 @@ func (s *search) percent(b []byte, chain []string, depth int) {
 	s.derived(spaced, chain, "form encoding", depth)
 }
 
-// quoted undoes quoted-printable.
+// quoted undoes quoted-printable: by its soft line breaks, or where every equals sign
+// has its two digits.
 func (s *search) quoted(b []byte, chain []string, depth int) {
 	soft := bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("=\r\n"), nil), []byte("=\n"), nil)
-	out, any := marked(soft, '=')
-	if any {
+	marks := 0
+	for i, c := range soft {
+		if c != '=' {
+			continue
+		}
+		if i+2 < len(soft) && (unhex(soft[i+1]) < 0 || unhex(soft[i+2]) < 0) {
+			marks = 0
+			break
+		}
+		marks++
+	}
+	out := soft
+	if marks > 0 {
+		out, _ = marked(soft, '=')
+	}
+	if marks > 0 || len(soft) < len(b) {
 		s.derived(out, chain, "quoted-printable", depth)
-	} else if len(soft) < len(b) {
-		s.derived(soft, chain, "quoted-printable", depth)
 	}
 }
 
@@ -180,7 +193,7 @@ func (s *search) noNULs(b []byte, chain []string, depth int) {
 
 // turned looks at short texts from behind.
 func (s *search) turned(b []byte, chain []string, depth int) {
-	if len(b) <= short && depth <= 3 && (len(chain) == 0 || chain[len(chain)-1] != "reversed") {
-		s.derived(reversed(b), chain, "reversed", depth)
+	if len(b) <= short && depth <= 2 {
+		s.derived(reversed(b), chain, inReverse, depth)
 	}
 }

@@ -168,9 +168,15 @@ func findIn(ctx context.Context, r *api.Record, bodies evidence.Bodies, hunts []
 		}
 		return len(res.Hits) > 0
 	}
-	for _, t := range sentTexts(r) {
-		for _, h := range hunts {
-			if !note(h, h.finder.Text(t.place, t.text)) && t.trail {
+	for _, h := range hunts {
+		inHeader := false
+		for _, t := range sentTexts(r) {
+			if t.together && inHeader {
+				continue // which is in one of them
+			}
+			found := note(h, h.finder.Text(t.place, t.text))
+			inHeader = inHeader || found && strings.HasPrefix(t.place, headerPlace)
+			if !found && t.trail {
 				to.addTrail(h, h.trail(t.place).Add(r.Seq, t.piece()))
 			}
 		}
@@ -245,16 +251,22 @@ func (r *findResult) addTrail(h *hunt, hits []canary.TrailHit) {
 	}
 }
 
-// sentText is a text of a request's head. What of it may be a piece of something that
-// goes on in the next request is its last part, or its first.
+// sentText is a text of a request's head.
 type sentText struct {
 	place string
 	text  []byte
+	// trail: it may hold a piece of something that goes on in the next request, as its
+	// last part or, of a host, its first.
 	trail bool
+	// together: it is several headers in one, for what was cut into them.
+	together bool
 }
 
+// headerPlace is how the place of a single header begins.
+const headerPlace = "header "
+
 func (t sentText) piece() []byte {
-	if t.place == "host" {
+	if t.place == "host" || t.place == "TLS name" {
 		label, _, _ := bytes.Cut(t.text, []byte("."))
 		return label
 	}
@@ -266,24 +278,23 @@ func (t sentText) piece() []byte {
 
 func sentTexts(r *api.Record) (all []sentText) {
 	if r.TLS != nil && r.TLS.SNI != "" && (r.Request == nil || r.TLS.SNI != r.Request.Host) {
-		all = append(all, sentText{"TLS name", []byte(r.TLS.SNI), true})
+		all = append(all, sentText{place: "TLS name", text: []byte(r.TLS.SNI), trail: true})
 	}
 	q := r.Request
 	if q == nil {
 		return all
 	}
 	all = append(all,
-		sentText{"method", evidence.AsSent(q.Method, q.Charset), false},
-		sentText{"target", evidence.AsSent(q.Target, q.Charset), true},
-		sentText{"host", evidence.AsSent(q.Host, q.Charset), true})
-	// Together too: it may be cut into several.
+		sentText{place: "method", text: evidence.AsSent(q.Method, q.Charset)},
+		sentText{place: "target", text: evidence.AsSent(q.Target, q.Charset), trail: true},
+		sentText{place: "host", text: evidence.AsSent(q.Host, q.Charset), trail: true})
 	var names, values []byte
 	for _, h := range q.Headers {
 		name, value := evidence.AsSent(h[0], q.Charset), evidence.AsSent(h[1], q.Charset)
-		all = append(all, sentText{"header " + h[0], append(append(bytes.Clone(name), ": "...), value...), false})
+		all = append(all, sentText{place: headerPlace + h[0], text: append(append(bytes.Clone(name), ": "...), value...)})
 		names, values = append(names, name...), append(values, value...)
 	}
-	return append(all, sentText{"names of headers", names, false}, sentText{"headers", values, false})
+	return append(all, sentText{place: "names of headers", text: names, together: true}, sentText{place: "headers", text: values, together: true})
 }
 
 // spooled makes a body readable anywhere: one that is kept beside the journal is
