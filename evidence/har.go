@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -135,18 +138,27 @@ func (h *HAR) Close() error {
 	return errors.Join(err, h.w.Flush())
 }
 
-// inHAR tells whether a record can be an entry: readers take a URL with a host apart.
+// inHAR tells whether a record can be an entry: readers take its URL apart, and give up
+// the whole archive where they cannot.
 func inHAR(r *api.Record) bool {
 	if r.Request == nil || r.Request.Method == "" {
 		return false
 	}
 	u, err := url.Parse(URL(r))
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && ascii(u.Host)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	_, err = netip.ParseAddr(u.Hostname())
+	return err == nil || len(u.Hostname()) <= 253 && hostname.MatchString(u.Hostname())
 }
 
-func ascii(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
-}
+// hostname is a name as DNS has them.
+var hostname = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$`)
 
 func (h *HAR) entry(ctx context.Context, r *api.Record) (*harEntry, error) {
 	q := r.Request
