@@ -166,8 +166,12 @@ func (a *app) assert(ctx context.Context, steps []*evidence.Step, src *journalSo
 	settled := evidence.NewAssertion(steps, src)
 	for {
 		over := time.Since(begun) >= wait
+		stale, err := a.stale(ctx, src.id)
+		if err != nil {
+			return nil, err
+		}
 		now, running := settled.Clone(), false
-		err := a.readRecords(ctx, src.id, api.JournalQuery{First: settled.Last() + 1}, func(r *api.Record) error {
+		err = a.readRecords(ctx, src.id, api.JournalQuery{First: settled.Last() + 1}, func(r *api.Record) error {
 			if evidence.Pending(r) && !running {
 				running, settled = true, now.Clone()
 			}
@@ -189,6 +193,9 @@ func (a *app) assert(ctx context.Context, steps []*evidence.Step, src *journalSo
 			var dropped uint64
 			if status != nil {
 				dropped = status.Dropped
+			}
+			if stale != "" {
+				now.Stale(stale)
 			}
 			result := now.Result(dropped)
 			return &result, nil

@@ -81,6 +81,10 @@ func (a *app) runExport(ctx context.Context, o exportOptions) error {
 	}
 	src := &journalSource{journalBodies{a: a, id: o.id}}
 	defer src.close()
+	stale, err := a.stale(ctx, o.id)
+	if err != nil {
+		return err
+	}
 	if _, err := src.client(ctx); err != nil {
 		return err
 	}
@@ -107,6 +111,9 @@ func (a *app) runExport(ctx context.Context, o exportOptions) error {
 	}
 	if err != nil {
 		return noJournal(o.id, err)
+	}
+	if stale != "" {
+		result.Missing = append(result.Missing, stale)
 	}
 	if result.Bytes, err = bytesBelow(temp); err != nil {
 		return err

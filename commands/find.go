@@ -115,9 +115,16 @@ func (a *app) runFind(ctx context.Context, o findOptions) error {
 	src := &journalSource{journalBodies{a: a, id: o.id}}
 	defer src.close()
 	result := &findResult{Hits: []foundHit{}, Missing: []string{}}
+	stale, err := a.stale(ctx, o.id)
+	if err != nil {
+		return err
+	}
+	if stale != "" {
+		result.Missing = append(result.Missing, stale)
+	}
 	cut := uint64(0)
 	lacks := evidence.NewAssertion(nil, src) // counts what the journal lacks
-	err := a.readRecords(ctx, o.id, api.JournalQuery{}, func(r *api.Record) error {
+	err = a.readRecords(ctx, o.id, api.JournalQuery{}, func(r *api.Record) error {
 		if err := lacks.Add(ctx, r); err != nil {
 			return err
 		}

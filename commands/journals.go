@@ -22,11 +22,19 @@ func checkJournal(name string) error {
 	return nil
 }
 
-// freshen brings what is recorded outside the simulator into the journal of a
-// trajectory before it is read, and with follow goes on doing so until end is called.
-// What is over has it all.
+// recordedElsewhere tells whether a trajectory may have records that are not in its
+// journal yet: those of its sidecar. What is over has it all, and so has a simulator
+// without an engine.
+func (a *app) recordedElsewhere(name string) bool {
+	id, archived := api.SplitArchived(name)
+	return archived == 0 && id != api.Unattributed && a.setting.Simulator == nil
+}
+
+// freshen brings what is recorded elsewhere into the journal of a trajectory before it
+// is read, and with follow goes on doing so until end is called. What cannot be brought
+// is warned of.
 func (a *app) freshen(ctx context.Context, name string, follow bool) (end func(), err error) {
-	if _, archived := api.SplitArchived(name); archived > 0 {
+	if !a.recordedElsewhere(name) {
 		return func() {}, nil
 	}
 	if err := a.readExposed(ctx, name); err != nil {
@@ -38,6 +46,21 @@ func (a *app) freshen(ctx context.Context, name string, follow bool) (end func()
 	watched, cancel := context.WithCancel(ctx)
 	go a.watchExposed(watched, name)
 	return cancel, nil
+}
+
+// stale is freshen for who decides from the journal: it says what the journal lacks
+// because something could not be brought into it, "" for nothing.
+func (a *app) stale(ctx context.Context, name string) (string, error) {
+	if !a.recordedElsewhere(name) {
+		return "", nil
+	}
+	if _, err := a.openEngine(ctx); err != nil {
+		return "", err
+	}
+	if err := a.collectOnce(ctx, name); err != nil {
+		return err.Error(), ctx.Err()
+	}
+	return "", nil
 }
 
 // noJournal makes of a refusal that says so what a user is told; other errors stay.

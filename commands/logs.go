@@ -121,13 +121,11 @@ func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.unattributed {
-		end, err := a.freshen(ctx, o.id, o.follow)
-		if err != nil {
-			return err
-		}
-		defer end()
+	end, err := a.freshen(ctx, o.id, o.follow)
+	if err != nil {
+		return err
 	}
+	defer end()
 	count := 0
 	show := a.printLine
 	switch {

@@ -61,8 +61,13 @@ func (a *app) runShow(ctx context.Context, o showOptions) error {
 	case o.raw && a.json:
 		return &usageError{msg: "--raw and --json exclude each other", hint: "give one of them"}
 	}
+	end, err := a.freshen(ctx, o.id, false)
+	if err != nil {
+		return err
+	}
+	defer end()
 	var found *api.Record
-	err := a.readJournal(ctx, o.id, api.JournalQuery{First: o.seq, Last: o.seq}, func(line []byte) error {
+	err = a.readJournal(ctx, o.id, api.JournalQuery{First: o.seq, Last: o.seq}, func(line []byte) error {
 		if a.json {
 			found = new(api.Record)
 			return a.printLine(line)

@@ -64,7 +64,13 @@ func (a *app) runVerify(ctx context.Context, what, seal string) error {
 		}
 		src := &journalSource{journalBodies{a: a, id: what}}
 		defer src.close()
-		r.Report, err = evidence.VerifyJournal(ctx, src)
+		stale, staleErr := a.stale(ctx, what)
+		if staleErr != nil {
+			return staleErr
+		}
+		if r.Report, err = evidence.VerifyJournal(ctx, src); err == nil && stale != "" {
+			r.Missing, r.Complete = append(r.Missing, stale), false
+		}
 		err = noJournal(what, err)
 	}
 	if err != nil {

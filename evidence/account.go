@@ -91,7 +91,7 @@ func (a *Auditor) Line(line []byte) {
 	} else {
 		a.record(n, &s.Record)
 	}
-	for _, b := range SentBodies(&s.Record) {
+	for _, b := range bodiesOf(&s.Record) {
 		a.body(n, s.Seq, b)
 	}
 }
@@ -112,7 +112,7 @@ func (a *Auditor) record(line uint64, r *api.Record) {
 		a.account.Gaps++
 		a.account.Dropped += r.Dropped
 	}
-	if r.Response == nil && r.Kind != api.KindRefused && r.Kind != api.KindMalformed && r.Kind != api.KindGap {
+	if r.Response == nil && api.OutcomeFollows(r.Kind) {
 		a.waiting[r.Seq] = true
 	}
 }
@@ -193,7 +193,7 @@ func (a *Auditor) Report() *Report {
 		r.Problems = append(r.Problems, fmt.Sprintf("and %d more", more))
 	}
 	if acc.Gaps > 0 {
-		r.Missing = append(r.Missing, count(acc.Dropped, "request has", "requests have")+" no record of their own: "+count(acc.Gaps, "gap", "gaps"))
+		r.Missing = append(r.Missing, lost(acc.Dropped)+" no record of their own: "+count(acc.Gaps, "gap", "gaps"))
 	}
 	if acc.Truncated > 0 {
 		r.Missing = append(r.Missing, count(acc.Truncated, "body was", "bodies were")+" not kept whole")
@@ -204,6 +204,14 @@ func (a *Auditor) Report() *Report {
 	r.Sound = len(r.Problems) == 0
 	r.Complete = r.Sound && len(r.Missing) == 0
 	return r
+}
+
+// lost is how many requests have no record; 0 where their number is not known.
+func lost(n uint64) string {
+	if n == 0 {
+		return "requests, nobody knows how many, have"
+	}
+	return count(n, "request has", "requests have")
 }
 
 func count(n uint64, one, many string) string {

@@ -59,6 +59,7 @@ type Assertion struct {
 	steps  []stepState
 
 	gaps, dropped, truncated, damaged uint64
+	stale                             string
 }
 
 type stepState struct {
@@ -204,17 +205,23 @@ func (a *Assertion) Settled() bool {
 	return all
 }
 
+// Stale notes why records that there are may not be among those that were added.
+func (a *Assertion) Stale(why string) { a.stale = why }
+
 // Lacks says what the journal does not hold, where dropped is how many requests the
 // simulator says have no record.
 func (a *Assertion) Lacks(dropped uint64) (lacks []string) {
 	if n := max(dropped, a.dropped); n > 0 || a.gaps > 0 {
-		lacks = append(lacks, count(n, "request has", "requests have")+" no record (a gap in the journal)")
+		lacks = append(lacks, lost(n)+" no record (a gap in the journal)")
 	}
 	if a.truncated > 0 {
 		lacks = append(lacks, count(a.truncated, "body was", "bodies were")+" not kept whole")
 	}
 	if a.damaged > 0 {
 		lacks = append(lacks, count(a.damaged, "record is", "records are")+" damaged; ctis verify says more")
+	}
+	if a.stale != "" {
+		lacks = append(lacks, a.stale)
 	}
 	return lacks
 }

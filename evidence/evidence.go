@@ -94,6 +94,14 @@ func URL(r *api.Record) string {
 // SentBodies are all the bytes of a record that came from the client behind the
 // request's head: the body, what was no request, and what went over a WebSocket.
 func SentBodies(r *api.Record) []*api.Body {
+	if r.Kind == api.KindRulesSet {
+		return nil // which holds what the host sent
+	}
+	return bodiesOf(r)
+}
+
+// bodiesOf are all the bodies in a record.
+func bodiesOf(r *api.Record) []*api.Body {
 	var all []*api.Body
 	if r.Request != nil {
 		all = append(all, &r.Request.Body)

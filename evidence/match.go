@@ -187,10 +187,7 @@ func (m *Match) status(r *api.Record) (Answer, string) {
 
 // Pending tells that the outcome of a joined record is still to come.
 func Pending(r *api.Record) bool {
-	if r.Response != nil || r.OutcomeUnknown || r.Error != "" {
-		return false
-	}
-	return r.Kind != api.KindRefused && r.Kind != api.KindMalformed && r.Kind != api.KindGap
+	return r.Response == nil && !r.OutcomeUnknown && r.Error == "" && api.OutcomeFollows(r.Kind)
 }
 
 // mayTunnel tells that a record's client may have sent more than is known: it asked to
