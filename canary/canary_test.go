@@ -217,7 +217,7 @@ func TestCleanRequestsHaveNoCanary(t *testing.T) {
 	words := append([]string{"CANARY", "7f3a9c", "token"}, strings.Fields("the agent asked for a file and sent it to token canary base64 upload QUJDREVGR0g= deadbeefdeadbeef 192.0.2.1 user@example.com")...)
 	for i := range 10_000 {
 		var b []byte
-		for range rnd.IntN(60) {
+		for range rnd.IntN(25) {
 			b = append(append(b, words[rnd.IntN(len(words))]...), " &=,/.\n"[rnd.IntN(7)])
 		}
 		switch w := wrappings[rnd.IntN(len(wrappings))]; {
@@ -226,7 +226,7 @@ func TestCleanRequestsHaveNoCanary(t *testing.T) {
 		case i%3 == 0:
 			b = w.wrap(b)
 		case i%3 == 1:
-			noise := make([]byte, rnd.IntN(600))
+			noise := make([]byte, rnd.IntN(200))
 			for j := range noise {
 				noise[j] = byte(rnd.Uint32())
 			}
@@ -240,17 +240,17 @@ func TestCleanRequestsHaveNoCanary(t *testing.T) {
 
 func TestPlacesFarIntoALongInputAreSearched(t *testing.T) {
 	f := finder(t, secret)
-	noise := make([]byte, 3<<20)
+	noise := make([]byte, window+window/4)
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for i := range noise {
 		noise[i] = "abcdefgh ijklmnop\n"[rnd.IntN(18)]
 	}
 	long := append(bytes.Clone(noise), secret...)
 	for name, b := range map[string][]byte{
-		"across windows":       append(bytes.Clone(noise[:window+16<<10-5]), append([]byte(secret), noise...)...),
+		"across windows":       append(bytes.Clone(noise[:window+f.overlap-5]), append([]byte(secret), noise...)...),
 		"at the end":           long,
 		"gzip of it":           wrappings[23].wrap(long),
-		"gzip in the middle":   append(bytes.Clone(noise[:1<<20-100]), wrappings[23].wrap(long)...),
+		"gzip in the middle":   append(bytes.Clone(noise[:window-100]), wrappings[23].wrap(long)...),
 		"gzip of base64 lines": wrappings[23].wrap(append(bytes.Clone(noise), wrappings[6].wrap([]byte(secret))...)),
 	} {
 		r, err := f.File("body", bytes.NewReader(b), int64(len(b)))
