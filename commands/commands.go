@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/linuxarena/ctis/compose"
+	"github.com/linuxarena/ctis/server/api"
 )
 
 // Streams are the standard streams of a run. Results go to Out, progress and
@@ -31,6 +32,9 @@ type Setting struct {
 	Environ      []string // as os.Environ gives it
 	BuildContext fs.FS    // what the simulator's image is built from
 	Demo         fs.FS    // holds examples/demo
+	// Simulator reaches the simulator's administrative interface; nil for the one that
+	// the engine runs.
+	Simulator func(ctx context.Context) (*api.Client, error)
 }
 
 // Main runs the command line args (args[0] is the program's name) and returns
@@ -80,6 +84,11 @@ func (a *app) root() *cli.App {
 			a.downCommand(),
 			a.statusCommand(),
 			a.logsCommand(),
+			a.showCommand(),
+			a.assertCommand(),
+			a.findCommand(),
+			a.exportCommand(),
+			a.verifyCommand(),
 			a.assetsCommand(),
 			a.rulesCommand(),
 			a.buildCommand(),

@@ -27,7 +27,7 @@ func mainForScripts() {
 	defer stop()
 	root := os.DirFS(os.Getenv("CTIS_TEST_ROOT"))
 	os.Exit(Main(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		Setting{Environ: os.Environ(), BuildContext: root, Demo: root}))
+		Setting{Environ: os.Environ(), BuildContext: root, Demo: root, Simulator: simulatorOf(os.Getenv("CTIS_TEST_SIMULATOR"))}))
 }
 
 // fakeDocker stands for the docker command: FAKE_COMPOSE is what its Compose
@@ -58,7 +58,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"engine": startFakeEngine,
+			"engine":    startFakeEngine,
+			"simulator": startSimulator,
 			// exit CODE COMMAND… runs a command and checks its exit code.
 			"exit": checkExit,
 		},

@@ -113,7 +113,7 @@ func (a *app) candidates(ctx context.Context, root *cli.App, words []string) []s
 		all = a.assetsWords(ctx, words)
 	case command.Name == "rules":
 		all = a.rulesWords(ctx, words)
-	case command.Name == "logs", command.Name == "down", command.Name == "repair", command.Name == "doctor":
+	case slices.Contains([]string{"logs", "show", "assert", "find", "export", "verify", "down", "repair", "doctor"}, command.Name):
 		all = a.knownIDs(ctx)
 	}
 	all = slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, typed) })

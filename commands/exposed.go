@@ -242,6 +242,17 @@ func (a *app) readExposed(ctx context.Context, id string) error {
 	if _, err := a.openEngine(ctx); err != nil {
 		return err
 	}
+	if err := a.collectOnce(ctx, id); err != nil && ctx.Err() == nil {
+		a.ui.warn(fmt.Sprintf("trajectory %q: %v", id, err))
+	}
+	return ctx.Err()
+}
+
+// collectOnce collects what a trajectory's sidecar has recorded, if there is one.
+func (a *app) collectOnce(ctx context.Context, id string) error {
+	if _, err := a.openEngine(ctx); err != nil {
+		return err
+	}
 	_, ok, err := netpin.FindSidecar(ctx, a.engine, id)
 	if err == nil && ok {
 		var admin *api.Client
@@ -250,9 +261,8 @@ func (a *app) readExposed(ctx context.Context, id string) error {
 			err = a.collectExposed(ctx, admin, id)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		a.ui.warn(fmt.Sprintf("trajectory %q: the newest requests to its exposed services cannot be read: %v", id, err))
-		return nil
+	if err != nil {
+		return fmt.Errorf("the newest requests to its exposed services cannot be read: %w", err)
 	}
-	return ctx.Err()
+	return nil
 }

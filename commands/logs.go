@@ -5,23 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/linuxarena/ctis/compose"
+	"github.com/linuxarena/ctis/evidence"
 	"github.com/linuxarena/ctis/server/api"
 )
 
 type logsOptions struct {
 	id           string
+	match        evidence.Match
 	follow       bool
-	kinds, hosts cli.StringSlice
-	since        string
+	since, until string
+	seqs         string
 	limit        int
+	count        bool
 	raw          bool
 	unattributed bool
 }
@@ -33,21 +32,21 @@ func (a *app) logsCommand() *cli.Command {
 		Usage:     "show what a trajectory sent and what it got back",
 		ArgsUsage: "ID",
 		Description: "Reads the journal of trajectory ID; it stays readable after ctis down. Once the id is used again,\n" +
-			"the journals of earlier trajectories are ID~1, ID~2, … With --json each line is one\n" +
-			"complete record (docs/journal.md). --raw gives the journal's lines as they are stored, whose digest\n" +
-			"chain can be checked with sha256sum alone. --unattributed, instead of an ID, shows connections that\n" +
-			"belonged to no trajectory.\n\n" +
+			"the journals of earlier trajectories are ID~1, ID~2, … A record is shown when it fits every condition;\n" +
+			"of a repeated one, when it fits any. With --json each line is one complete record (docs/journal.md).\n" +
+			"--raw gives the journal's lines as they are stored, whose digest chain can be checked with sha256sum\n" +
+			"alone. --unattributed, instead of an ID, shows connections that belonged to no trajectory.\n\n" +
 			"Exit status: 0 shown, 1 there is no such journal, 2 usage, 4 no engine.",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with records as they are written", Destination: &o.follow},
-			&cli.StringSliceFlag{Name: "kind", Usage: "only records of kind `K` (repeatable): " + strings.Join(api.Kinds, ", "), Destination: &o.kinds},
-			&cli.StringSliceFlag{Name: "host", Usage: "only requests to host `H` (repeatable)", Destination: &o.hosts},
+		Flags: append(conditionFlags(func() *evidence.Match { return &o.match }),
 			&cli.StringFlag{Name: "since", Usage: "only records since `T`: a duration back (10m) or a time (2026-11-29T17:00:00Z)", Destination: &o.since},
+			&cli.StringFlag{Name: "until", Usage: "only records before `T`, written likewise", Destination: &o.until},
+			&cli.StringFlag{Name: "seq", Usage: "only records with these `NUMBERS`: 7, 7-9, 7- or -9", Destination: &o.seqs},
 			&cli.IntFlag{Name: "limit", Usage: "only the newest `N` records", Destination: &o.limit},
+			&cli.BoolFlag{Name: "count", Usage: "how many records there are, not the records", Destination: &o.count},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with records as they are written", Destination: &o.follow},
 			&cli.BoolFlag{Name: "raw", Usage: "the lines as stored", Destination: &o.raw},
 			&cli.BoolFlag{Name: "unattributed", Usage: "connections that belonged to no trajectory", Destination: &o.unattributed},
-			a.jsonFlag(),
-		},
+			a.jsonFlag()),
 		Action: func(c *cli.Context) error {
 			least := 1
 			if o.unattributed {
@@ -62,36 +61,45 @@ func (a *app) logsCommand() *cli.Command {
 	})
 }
 
-// query checks the options and lowers them to a journal query.
-func (o logsOptions) query(now time.Time) (api.JournalQuery, error) {
-	q := api.JournalQuery{Follow: o.follow, Raw: o.raw, Kinds: o.kinds.Value(), Limit: o.limit}
-	for _, k := range q.Kinds {
-		if !slices.Contains(api.Kinds, k) {
-			return q, &usageError{msg: "there is no kind " + quoted(k), hint: "the kinds are " + strings.Join(api.Kinds, ", ")}
-		}
-	}
-	for _, h := range o.hosts.Value() {
-		// Unicode and Punycode mean the same host; what is no hostname may still have been asked for.
-		if host, err := compose.ParseHostname(h); err == nil {
-			h = string(host)
-		}
-		q.Hosts = append(q.Hosts, strings.ToLower(strings.TrimSuffix(h, ".")))
-	}
+// query checks the options and lowers them to a journal query and what is left to be
+// matched here.
+func (o logsOptions) query(now time.Time) (q api.JournalQuery, rest evidence.Match, err error) {
+	q, rest = split(o.match)
+	q.Follow, q.Raw, q.Limit = o.follow, o.raw, o.limit
 	if o.limit < 0 {
-		return q, &usageError{msg: fmt.Sprintf("--limit %d is negative", o.limit), hint: "give the number of records, or leave it out for all"}
+		return q, rest, &usageError{msg: fmt.Sprintf("--limit %d is negative", o.limit), hint: "give the number of records, or leave it out for all"}
 	}
-	if o.since != "" {
-		since, err := parseSince(o.since, now)
-		if err != nil {
-			return q, err
+	for _, t := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"--since", o.since, &q.Since}, {"--until", o.until, &q.Until}} {
+		if t.text == "" {
+			continue
 		}
-		q.Since = since
+		if *t.to, err = parseTime(t.flag, t.text, now); err != nil {
+			return q, rest, err
+		}
 	}
-	return q, nil
+	if o.seqs != "" {
+		if q.First, q.Last, err = parseSeqs(o.seqs); err != nil {
+			return q, rest, err
+		}
+	}
+	switch {
+	case o.raw && !rest.Empty():
+		err = &usageError{msg: "--raw prints lines as they are stored, and --status and --body-… are about whole records", hint: "use --json instead of --raw"}
+	case o.follow && (q.Last > 0 || o.until != ""):
+		err = &usageError{msg: "--follow has no end, and --until or --seq sets one", hint: "leave one of them out"}
+	case o.follow && o.count:
+		err = &usageError{msg: "--follow has no end, and --count tells a number at the end", hint: "leave one of them out; ctis assert ID --wait waits for a number of records"}
+	case o.raw && o.count:
+		err = &usageError{msg: "--raw is about lines, and --count about records", hint: "leave one of them out"}
+	}
+	return q, rest, err
 }
 
-// parseSince reads a duration back from now, or a point in time.
-func parseSince(s string, now time.Time) (time.Time, error) {
+// parseTime reads a duration back from now, or a point in time.
+func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
@@ -100,162 +108,107 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, &usageError{msg: "--since " + quoted(s) + " is neither a duration nor a time", hint: "write 10m, 2h, 2026-11-29 or 2026-11-29T17:00:00Z"}
+	return time.Time{}, &usageError{msg: flag + " " + quoted(s) + " is neither a duration nor a time", hint: "write 10m, 2h, 2026-11-29 or 2026-11-29T17:00:00Z"}
 }
 
 func (a *app) runLogs(ctx context.Context, o logsOptions) error {
 	if o.unattributed {
 		o.id = api.Unattributed
-	} else if id, _ := api.SplitArchived(o.id); compose.ValidateID(id) != nil {
-		return compose.ValidateID(o.id)
+	} else if err := checkJournal(o.id); err != nil {
+		return err
 	}
-	q, err := o.query(time.Now())
+	q, rest, err := o.query(time.Now())
 	if err != nil {
 		return err
 	}
-	if _, archived := api.SplitArchived(o.id); !o.unattributed && archived == 0 {
-		if err := a.readExposed(ctx, o.id); err != nil {
-			return err
-		}
-		if o.follow {
-			watched, end := context.WithCancel(ctx)
-			defer end()
-			go a.watchExposed(watched, o.id)
-		}
+	end, err := a.freshen(ctx, o.id, o.follow)
+	if err != nil {
+		return err
 	}
+	defer end()
+	count := 0
 	show := a.printLine
-	if !a.json && !o.raw {
-		show = a.recordTable()
+	switch {
+	case o.count:
+		show = func([]byte) error { count++; return nil }
+	case !a.json && !o.raw:
+		show = a.recordTable(a.outWidth())
 	}
-	err = a.readJournal(ctx, o.id, q, show)
+	if rest.Empty() {
+		err = a.readJournal(ctx, o.id, q, show)
+	} else {
+		err = a.readMatching(ctx, o.id, q, rest, show)
+	}
 	var refused *api.Error
-	if errors.As(err, &refused) && refused.Code == api.CodeNotFound {
-		if o.unattributed {
-			return nil // nothing of the kind has happened
-		}
-		return &hintedError{err: fmt.Errorf("there is no journal of a trajectory %q", o.id), hint: "ctis status lists the trajectories that are up"}
+	if o.unattributed && errors.As(err, &refused) && refused.Code == api.CodeNotFound {
+		err = nil // nothing of the kind has happened
 	}
-	if o.follow && errors.Is(err, context.Canceled) {
+	switch {
+	case o.follow && errors.Is(err, context.Canceled):
 		return nil // how following ends
+	case err != nil:
+		return noJournal(o.id, err)
+	case o.count && a.json:
+		return a.printJSON(map[string]int{"count": count})
+	case o.count:
+		_, err = fmt.Fprintln(a.streams.Out, count)
 	}
 	return err
 }
 
-// comeBack is how long following waits for a simulator that was restarted.
-const comeBack = time.Minute
-
-// readJournal reads a journal. Following outlives a restart of the simulator: it
-// goes on behind the last record that was shown.
-func (a *app) readJournal(ctx context.Context, id string, q api.JournalQuery, show func([]byte) error) error {
-	shown := map[uint64]bool{} // records come in the order in which they are complete
-	var failed error           // of show
-	lost := time.Time{}
-	for {
-		admin, err := a.connect(ctx)
-		if err == nil {
-			err = admin.Journal(ctx, id, q, func(line []byte) error {
-				lost = time.Time{}
-				var r struct{ Seq uint64 }
-				if q.Follow && !q.Raw {
-					if err := json.Unmarshal(line, &r); err == nil && shown[r.Seq] {
-						return nil
-					}
-					shown[r.Seq] = true
-				}
-				failed = show(line)
-				return failed
-			})
-			admin.Close()
-		}
-		var refused *api.Error
-		switch {
-		case err == nil, !q.Follow, q.Raw, failed != nil, ctx.Err() != nil, errors.As(err, &refused):
+// readMatching shows those of the selected records that fit m. With a limit it goes
+// over the journal twice, so that never more than numbers is held in memory.
+func (a *app) readMatching(ctx context.Context, id string, q api.JournalQuery, m evidence.Match, show func([]byte) error) error {
+	bodies := &journalBodies{a: a, id: id}
+	defer bodies.close()
+	limit := q.Limit
+	q.Limit = 0
+	undecided := 0
+	each := func(q api.JournalQuery, f func(seq uint64, line []byte) error) error {
+		return a.readJournal(ctx, id, q, func(line []byte) error {
+			var r api.Record
+			if err := json.Unmarshal(line, &r); err != nil {
+				return fmt.Errorf("a record cannot be read: %w", err)
+			}
+			fits, _, err := m.Judge(ctx, &r, bodies)
+			switch {
+			case err != nil:
+				return err
+			case fits == evidence.Unknown:
+				undecided++
+			case fits == evidence.Yes:
+				return f(r.Seq, line)
+			}
+			return nil
+		})
+	}
+	if limit > 0 {
+		newest := make([]uint64, 0, min(limit, 1<<16))
+		first := q
+		first.Follow = false
+		err := each(first, func(seq uint64, _ []byte) error {
+			if len(newest) == limit {
+				newest = newest[1:]
+			}
+			newest = append(newest, seq)
+			return nil
+		})
+		if err != nil {
 			return err
-		case lost.IsZero():
-			lost = time.Now()
-		case time.Since(lost) > comeBack:
-			return err
 		}
-		q.Limit = 0 // what was shown counts
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		undecided = 0
+		if len(newest) == limit {
+			q.First = max(q.First, newest[0])
 		}
 	}
+	err := each(q, func(_ uint64, line []byte) error { return show(line) })
+	if undecided > 0 {
+		a.ui.warn(plural(undecided, "record") + " may fit or not: an outcome is not known, or a body was not kept whole")
+	}
+	return err
 }
 
 func (a *app) printLine(line []byte) error {
 	_, err := a.streams.Out.Write(append(line, '\n'))
 	return err
-}
-
-// recordTable returns what prints a record's row; the first call prints the header
-// too. Rows come one by one, so the widths are fixed beforehand. The URL comes
-// last and is never cut: it is evidence.
-func (a *app) recordTable() func([]byte) error {
-	header := []string{"TIME", "SERVICE", "METHOD", "STATUS", "KIND", "SIZE", "URL"}
-	widths := []int{12, 10, 7, 6, 9, 8, 0}
-	begun := false
-	return func(line []byte) error {
-		var r api.Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("a record cannot be read: %w", err)
-		}
-		if !begun {
-			begun = true
-			if _, err := fmt.Fprintln(a.streams.Out, formatRow(header, widths)); err != nil {
-				return err
-			}
-		}
-		_, err := fmt.Fprintln(a.streams.Out, formatRow(recordRow(r), widths))
-		return err
-	}
-}
-
-// recordRow is one record as people see it.
-func recordRow(r api.Record) []string {
-	row := []string{r.Time.Local().Format("15:04:05.000"), r.Client.Service, "", "", r.Kind, "", ""}
-	if row[1] == "" {
-		row[1] = r.Client.IP
-	}
-	switch {
-	case r.Response != nil:
-		row[3] = strconv.Itoa(r.Response.Status)
-	case r.OutcomeUnknown:
-		row[3] = "?"
-	}
-	if r.Request == nil {
-		row[6] = r.Error
-		if r.Kind == api.KindRulesSet {
-			row[6] = "rules of " + r.Persona + " replaced"
-		}
-		return row
-	}
-	row[2], row[5] = r.Request.Method, size(r.Request.Body.Size)
-	row[6] = r.Request.Target
-	if strings.HasPrefix(r.Request.Target, "/") {
-		scheme := "http"
-		if r.TLS != nil {
-			scheme = "https"
-		}
-		row[6] = scheme + "://" + r.Request.Host + r.Request.Target
-	}
-	var remarks []string
-	if r.Rule != "" {
-		remarks = append(remarks, "rule "+r.Rule)
-	}
-	if r.Error != "" {
-		remarks = append(remarks, r.Error)
-	}
-	if r.Request.Body.Truncated {
-		remarks = append(remarks, "body not kept whole")
-	}
-	if r.OutcomeUnknown {
-		remarks = append(remarks, "outcome unknown")
-	}
-	if len(remarks) > 0 {
-		row[6] += "  (" + strings.Join(remarks, "; ") + ")"
-	}
-	return row
 }

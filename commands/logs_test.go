@@ -31,17 +31,17 @@ func TestARowSaysWhatTheRecordSays(t *testing.T) {
 			[]string{"(client broke off)"}},
 		"no path": {api.Record{Kind: "malformed", Request: request("*", api.Body{}), Response: &api.Response{Status: 400}},
 			[]string{"400", "malformed", "*"}},
-		"nothing parsed": {api.Record{Kind: "refused", Error: "unknown name \x1b[31m"},
-			[]string{"refused", `unknown name \x1b[31m`}},
+		"nothing parsed": {api.Record{Kind: "refused", Error: "unknown name \x1b[31m\n1"},
+			[]string{"refused", `unknown name \x1b[31m\x0a1`}},
 	} {
 		c.record.Time = at
-		row := formatRow(recordRow(c.record), []int{12, 10, 7, 6, 9, 8, 0})
+		row := formatRow(recordRow(&c.record), []int{5, 12, 10, 7, 6, 9, 8, 0})
 		for _, want := range c.want {
 			if !strings.Contains(row, want) {
 				t.Errorf("%s: %q is not in %q", name, want, row)
 			}
 		}
-		if strings.ContainsRune(row, '\x1b') {
+		if strings.ContainsAny(row, "\x1b\n") {
 			t.Errorf("%s: an escape gets through: %q", name, row)
 		}
 	}
@@ -56,12 +56,12 @@ func TestSinceIsADurationBackOrATime(t *testing.T) {
 		"2026-11-29T16:00:00Z": now.Add(-time.Hour),
 		"2026-11-29 16:30:00":  now.Add(-30 * time.Minute),
 	} {
-		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+		if got, err := parseTime("--since", text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "-5m", "yesterday", "10"} {
-		if got, err := parseSince(text, now); err == nil {
+		if got, err := parseTime("--since", text, now); err == nil {
 			t.Errorf("%q is accepted as %v", text, got)
 		}
 	}

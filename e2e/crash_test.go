@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -144,5 +146,32 @@ func TestRawLinesAreAChainThatAShellCanCheck(t *testing.T) {
 	last := records[len(records)-1]
 	if len(records) != 3 || last.Response == nil || last.Response.Status != 200 || last.Response.Body.Size != 100<<10 || last.OutcomeUnknown {
 		t.Errorf("%d records, the last: %+v", len(records), last)
+	}
+	// The verbs that read a journal, while the trajectory is up and after it, bodies
+	// that are files included.
+	for _, when := range []string{"up", "down"} {
+		b.ctis("verify", id).must(t, 0)
+		b.ctis("assert", id, "--method", "PUT", "--body-contains", "abcdef01", "--then", "--status", "200", "--count", "1").must(t, 0)
+		b.ctis("assert", id, "--host", "evil.example", "--none").must(t, 0)
+		b.ctis("assert", id, "--host", "evil.example").must(t, 1)
+		if r := b.ctis("find", id, "--text", "--canary", "ef0123456789abcdef0123").must(t, 0); !strings.Contains(r.stdout, "seq 2  body  plain") {
+			t.Errorf("%s: found %s", when, r.stdout)
+		}
+		b.ctis("find", id, "--text", "--canary", "not sent by anybody").must(t, 1)
+		dir := filepath.Join(t.TempDir(), "evidence")
+		b.ctis("export", id, dir).must(t, 0)
+		if r := b.ctis("verify", dir).must(t, 0); !strings.Contains(r.stdout, "3 records, 1 body kept as files") {
+			t.Errorf("%s: %s", when, r.stdout)
+		}
+		exported, err := os.ReadFile(filepath.Join(dir, "journal.jsonl"))
+		if err != nil || string(exported) != raw {
+			t.Errorf("%s: the exported lines are not those stored: %v", when, err)
+		}
+		if r := b.ctis("show", id, "2", "--raw").must(t, 0); r.stdout != big[:100<<10] {
+			t.Errorf("%s: the body shown has %d bytes", when, len(r.stdout))
+		}
+		if when == "up" {
+			b.ctis("down", id, "--timeout", "0s").must(t, 0)
+		}
 	}
 }

@@ -72,6 +72,8 @@ type Simulator interface {
 // Journal is what of a journal is read.
 type Journal interface {
 	Read(ctx context.Context, q api.JournalQuery, yield func(line []byte) error) error
+	// Body opens a body kept beside it; an error of kind fs.ErrNotExist when it is not there.
+	Body(sha256 string) (body io.ReadCloser, size int64, err error)
 }
 
 // Listen makes the socket at path, readable and writable by its owner alone.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,6 +105,13 @@ func (f *fake) Read(_ context.Context, _ api.JournalQuery, yield func([]byte) er
 	return f.readErr
 }
 
+func (f *fake) Body(sum string) (io.ReadCloser, int64, error) {
+	if sum != "abc" {
+		return nil, 0, fs.ErrNotExist
+	}
+	return io.NopCloser(strings.NewReader("kept")), 4, f.err
+}
+
 func call(f *fake, method, target, content string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	Handler(f, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(content)))
@@ -136,6 +144,8 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"POST", "/v1/trajectories/t1/exposed", `{"requests":[{"ended":"now"}]}`, 400, "now"},
 		{"DELETE", "/v1/trajectories/t1", "", 200, `"known":true`},
 		{"GET", "/v1/trajectories/t1/journal", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
+		{"GET", "/v1/trajectories/t1/journal?method=PUT&path=/**&until=2026-01-02T03:04:05Z&first=2&last=9", "", 200, "{\"seq\":1}\n{\"seq\":2}\n"},
+		{"GET", "/v1/trajectories/t1/bodies/abc", "", 200, "kept"},
 		{"GET", "/v1/journals", "", 200, `"name":"t1~2","trajectory":"t1","records":0`},
 		{"DELETE", "/v1/journals/t1~2?before=2026-01-02T03:04:05Z", "", 200, "{}"},
 		{"POST", "/v1/retire", "", 200, "{}"},
@@ -156,6 +166,10 @@ func TestRoutesAnswerAsTheirCommentsSay(t *testing.T) {
 		{"GET", "/v1/trajectories/t9/journal", "", 404, `"t9\"`},
 		{"GET", "/v1/trajectories/t1/journal?limit=-1", "", 400, "limit"},
 		{"GET", "/v1/trajectories/t1/journal?since=yesterday", "", 400, "since"},
+		{"GET", "/v1/trajectories/t1/journal?path=x", "", 400, "slash"},
+		{"GET", "/v1/trajectories/t1/journal?colour=red", "", 400, "colour"},
+		{"GET", "/v1/trajectories/t1/bodies/nope", "", 404, "no body"},
+		{"GET", "/v1/trajectories/t9/bodies/abc", "", 404, `"t9\"`},
 		{"GET", "/v2/status", "", 404, "not_found"},
 		{"PUT", "/v1/status", "", 404, "not_found"},
 	} {

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"bufio"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -33,6 +31,7 @@ func Handler(s Simulator, log *slog.Logger) http.Handler {
 	handle("PUT /v1/gateway", a.setGateway)
 	handle("DELETE /v1/trajectories/{id}", a.unregister)
 	handle("GET /v1/trajectories/{id}/journal", a.journal)
+	handle("GET /v1/trajectories/{id}/bodies/{sha256}", a.body)
 	handle("GET /v1/trajectories/{id}/assets", a.assets)
 	mux.Handle("POST /v1/trajectories/{id}/assets", respond(log, a.stageAssets)) // bounded by what it reads
 	handle("POST /v1/trajectories/{id}/assets/{stage}", a.commitAssets)
@@ -196,64 +195,6 @@ func (a routes) setGateway(_ http.ResponseWriter, r *http.Request) (any, error) 
 // unregister: 200 [api.Unregistered], also when there is nothing to remove.
 func (a routes) unregister(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return orError(a.s.Unregister(r.Context(), r.PathValue("id")))
-}
-
-// journal: 200 JSON lines, application/jsonl; the query is that of
-// [api.ParseJournalQuery]. 404 when there is no such journal. A followed
-// journal ends with the request, the trajectory or the simulator; that of a
-// trajectory that is not registered ends at once. An error after the first line
-// breaks the connection off, so that what came is not taken for all.
-func (a routes) journal(w http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := api.ParseJournalQuery(r.URL.Query())
-	if err != nil {
-		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "journal query: %v", err)
-	}
-	id := r.PathValue("id")
-	j, ok := a.s.Journal(id)
-	if !ok {
-		return nil, api.Errorf(http.StatusNotFound, api.CodeNotFound, "there is no journal of trajectory %q", id)
-	}
-	w.Header().Set("Content-Type", "application/jsonl")
-	out := &lines{w: bufio.NewWriterSize(w, 64<<10), out: http.NewResponseController(w)}
-	if q.Follow {
-		if err := out.flush(); err != nil {
-			return nil, nil //nolint:nilerr // the reader is gone
-		}
-	}
-	began := q.Follow
-	err = j.Read(r.Context(), q, func(line []byte) error {
-		began = true
-		if _, err := out.w.Write(line); err != nil {
-			return err
-		}
-		if err := out.w.WriteByte('\n'); err != nil || !q.Follow {
-			return err
-		}
-		return out.flush()
-	})
-	if err == nil {
-		err = out.flush()
-	}
-	if err != nil && began {
-		panic(http.ErrAbortHandler)
-	}
-	return nil, err
-}
-
-// journals: 200 [api.Journals].
-func (a routes) journals(http.ResponseWriter, *http.Request) (any, error) {
-	return orError(a.s.Journals())
-}
-
-// removeJournal: query before=TIME (RFC 3339, required); 200 {}. 404 when there is
-// no such journal, 409 busy when its trajectory is registered or held or when it
-// was written to at that time or later.
-func (a routes) removeJournal(_ http.ResponseWriter, r *http.Request) (any, error) {
-	before, err := time.Parse(time.RFC3339Nano, r.URL.Query().Get("before"))
-	if err != nil {
-		return nil, api.Errorf(http.StatusBadRequest, api.CodeInvalid, "before: %v", err)
-	}
-	return empty{}, a.s.RemoveJournal(r.PathValue("name"), before)
 }
 
 // retire: 200 {}; 409 busy with Holders while trajectories are registered or held.

@@ -190,13 +190,3 @@ type JournalStatus struct {
 	Truncated uint64 `json:"truncated"` // records whose body was not kept whole
 	Dropped   uint64 `json:"dropped"`   // requests that have no record of their own (see kind gap)
 }
-
-// JournalQuery selects records. The zero value selects all that are there.
-type JournalQuery struct {
-	Follow bool      // go on with records as they are written, until the context or the trajectory ends
-	Raw    bool      // the journal's lines as stored, outcome lines apart
-	Kinds  []string  // any of these
-	Hosts  []string  // any of these, compared in lower case
-	Since  time.Time // at this time or later
-	Limit  int       // the newest so many; 0 = all
-}

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -154,50 +153,6 @@ func (c *Client) Journal(ctx context.Context, id string, q JournalQuery, yield f
 			return err
 		}
 	}
-}
-
-func (q JournalQuery) values() url.Values {
-	v := url.Values{"kind": q.Kinds, "host": q.Hosts}
-	if q.Follow {
-		v.Set("follow", "true")
-	}
-	if q.Raw {
-		v.Set("raw", "true")
-	}
-	if !q.Since.IsZero() {
-		v.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
-	}
-	if q.Limit > 0 {
-		v.Set("limit", strconv.Itoa(q.Limit))
-	}
-	return v
-}
-
-// ParseJournalQuery is the inverse of what [Client.Journal] sends.
-func ParseJournalQuery(v url.Values) (JournalQuery, error) {
-	q := JournalQuery{Kinds: v["kind"], Hosts: v["host"]}
-	var err error
-	if s := v.Get("follow"); s != "" {
-		if q.Follow, err = strconv.ParseBool(s); err != nil {
-			return q, fmt.Errorf("follow: %w", err)
-		}
-	}
-	if s := v.Get("raw"); s != "" {
-		if q.Raw, err = strconv.ParseBool(s); err != nil {
-			return q, fmt.Errorf("raw: %w", err)
-		}
-	}
-	if s := v.Get("since"); s != "" {
-		if q.Since, err = time.Parse(time.RFC3339Nano, s); err != nil {
-			return q, fmt.Errorf("since: %w", err)
-		}
-	}
-	if s := v.Get("limit"); s != "" {
-		if q.Limit, err = strconv.Atoi(s); err != nil || q.Limit < 0 {
-			return q, fmt.Errorf("limit: %q is not a count", s)
-		}
-	}
-	return q, nil
 }
 
 // callTimeout bounds every call but following a journal and holding an id, so that

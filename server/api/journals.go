@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -39,4 +40,15 @@ func (c *Client) RemoveJournal(ctx context.Context, name string, before time.Tim
 	q := url.Values{"before": {before.UTC().Format(time.RFC3339Nano)}}
 	_, err := call[struct{}](ctx, c, http.MethodDelete, "/v1/journals/"+url.PathEscape(name)+"?"+q.Encode(), nil)
 	return err
+}
+
+// JournalBody reads a body that is kept beside a journal: one whose encoding is
+// [EncodingFile], named by its SHA-256 in hex. The caller closes it. One that is not
+// there is an *[Error] with code [CodeNotFound].
+func (c *Client) JournalBody(ctx context.Context, id, sha256 string) (io.ReadCloser, error) {
+	resp, err := c.do(ctx, http.MethodGet, "/v1/trajectories/"+url.PathEscape(id)+"/bodies/"+url.PathEscape(sha256), nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }

@@ -31,6 +31,16 @@ var Kinds = []string{
 	KindExposed, KindRule, KindRulesSet, KindNotFound, KindMalformed, KindRefused, KindGap,
 }
 
+// OutcomeFollows tells whether a record of that kind without a response is followed by
+// an [Outcome].
+func OutcomeFollows(kind string) bool {
+	switch kind {
+	case KindRefused, KindMalformed, KindGap, KindRulesSet:
+		return false
+	}
+	return true
+}
+
 // Record is one exchange as the journal keeps it: one line of JSON.
 //
 // Where the outcome is known when the record is written, Response is set and

@@ -2,68 +2,81 @@ package journal
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 )
 
-// filter is the part of a query that decides about single records.
+// filter is the part of a query that decides about single records. All of it is in a
+// record's first line, so no outcome has to be known.
 type filter struct {
-	all   bool // nothing is asked
-	kinds map[string]bool
-	hosts map[string]bool
-	since string // as records write it, so that texts compare like instants
+	all          bool // nothing is asked
+	kinds        []string
+	hosts        []string
+	methods      []string
+	paths        []*regexp.Regexp
+	since, until string // as records write them, so that texts compare like instants
+	first, last  uint64 // last is 0 where there is no end
 }
 
+// newFilter makes the filter of a query whose globs were checked when it was parsed;
+// one that is none fits nothing.
 func newFilter(q api.JournalQuery) filter {
-	f := filter{all: len(q.Kinds) == 0 && len(q.Hosts) == 0 && q.Since.IsZero()}
-	if len(q.Kinds) > 0 {
-		f.kinds = make(map[string]bool)
-		for _, k := range q.Kinds {
-			f.kinds[k] = true
+	f := filter{kinds: q.Kinds, methods: q.Methods, first: q.First, last: q.Last}
+	for _, h := range q.Hosts {
+		f.hosts = append(f.hosts, api.HostName(h))
+	}
+	for _, glob := range q.Paths {
+		re, err := api.PathGlob(glob)
+		if err != nil {
+			re = regexp.MustCompile(`\z\A.`)
 		}
+		f.paths = append(f.paths, re)
 	}
-	if len(q.Hosts) > 0 {
-		f.hosts = make(map[string]bool)
-		for _, h := range q.Hosts {
-			f.hosts[hostOnly(h)] = true
-		}
-	}
-	if !q.Since.IsZero() {
-		b, _ := api.Time{Time: q.Since}.MarshalJSON() // cannot fail
-		f.since = strings.Trim(string(b), `"`)
-	}
+	f.since, f.until = instant(q.Since), instant(q.Until)
+	f.all = len(q.Kinds)+len(q.Hosts)+len(q.Methods)+len(q.Paths) == 0 && f.since == "" && f.until == "" && f.first <= 1 && f.last == 0
 	return f
 }
 
+// instant is one as records write it; "" for none.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return strings.Trim(string(api.Time{Time: t}.AppendJSON(nil)), `"`)
+}
+
+// past tells that neither this record nor a later one is selected.
+func (f filter) past(h head) bool { return f.last > 0 && h.seq > f.last }
+
 func (f filter) selects(h head, line []byte) bool {
-	if f.kinds != nil && !f.kinds[string(h.kind)] {
+	switch {
+	case h.seq < f.first, f.past(h),
+		len(f.kinds) > 0 && !slices.Contains(f.kinds, string(h.kind)),
+		f.since != "" && string(h.time) < f.since,
+		f.until != "" && string(h.time) >= f.until:
 		return false
-	}
-	if f.since != "" && string(h.time) < f.since {
-		return false
-	}
-	if f.hosts == nil {
+	case len(f.hosts) == 0 && len(f.methods) == 0 && len(f.paths) == 0:
 		return true
 	}
 	var rec struct {
 		Request *struct {
-			Host string `json:"host"`
+			Method string `json:"method"`
+			Host   string `json:"host"`
+			Target string `json:"target"`
 		} `json:"request"`
 	}
 	if json.Unmarshal(line, &rec) != nil || rec.Request == nil {
 		return false
 	}
-	return f.hosts[hostOnly(rec.Request.Host)]
-}
-
-// hostOnly is a host as it is compared: lower case, no port, no final dot.
-func hostOnly(host string) string {
-	host = strings.ToLower(host)
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
-	}
-	return strings.TrimSuffix(host, ".")
+	q := rec.Request
+	path := api.TargetPath(q.Target)
+	return (len(f.hosts) == 0 || slices.Contains(f.hosts, api.HostName(q.Host))) &&
+		(len(f.methods) == 0 || slices.Contains(f.methods, q.Method)) &&
+		(len(f.paths) == 0 || slices.ContainsFunc(f.paths, func(re *regexp.Regexp) bool { return re.MatchString(path) }))
 }
 
 // ring keeps the newest limit spans.

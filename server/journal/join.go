@@ -90,6 +90,14 @@ func (r *reading) search(seq uint64, off int64) (*api.Outcome, error) {
 
 var errFound = errors.New("found") // ends a search
 
+// found is err, and nil for the end of a search.
+func found(err error) error {
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
+}
+
 func (r *reading) decodeOutcome(at span) (*api.Outcome, error) {
 	var buf []byte
 	line, err := r.at(at, &buf)

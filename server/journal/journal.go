@@ -123,7 +123,7 @@ func (j *Journal) Append(r *api.Record) error {
 	}
 	j.seq++
 	r.Seq, r.Prev = j.seq, prev
-	if r.Response == nil && outcomeFollows(r.Kind) {
+	if r.Response == nil && api.OutcomeFollows(r.Kind) {
 		j.running[r.Seq] = struct{}{}
 	}
 	if incomplete(r) {

@@ -320,7 +320,7 @@ func TestHeadsOfAllLinesAreRecognised(t *testing.T) {
 			if !ok || h.outcome || h.seq != 18446744073709551615 || string(h.kind) != kind || string(h.prev) != string(zeroPrev) {
 				t.Errorf("%s: head %+v %v", kind, h, ok)
 			}
-			if want := response == nil && outcomeFollows(kind); h.awaitsOutcome(line) != want {
+			if want := response == nil && api.OutcomeFollows(kind); h.awaitsOutcome(line) != want {
 				t.Errorf("%s with response %v: awaits an outcome: %v", kind, response, !want)
 			}
 			if bytes.Contains(line, fieldTruncated) || bytes.Contains(line, fieldDropped) {

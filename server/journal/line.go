@@ -182,16 +182,7 @@ func parseHead(line []byte) (h head, ok bool) {
 
 // awaitsOutcome reports whether the record line with head h is only the first of two.
 func (h head) awaitsOutcome(line []byte) bool {
-	return !h.outcome && outcomeFollows(string(h.kind)) && bytes.Contains(line, fieldNoResponse)
-}
-
-// outcomeFollows reports whether a record of that kind without a response has an outcome line.
-func outcomeFollows(kind string) bool {
-	switch kind {
-	case api.KindRefused, api.KindMalformed, api.KindGap, api.KindRulesSet:
-		return false
-	}
-	return true
+	return !h.outcome && api.OutcomeFollows(string(h.kind)) && bytes.Contains(line, fieldNoResponse)
 }
 
 // errTorn is a last line without its newline.

@@ -134,16 +134,19 @@ func (r *reading) each(off, end int64, f func(line []byte, at span) error) error
 func (r *reading) present() error {
 	r.waiting = make(map[uint64]span)
 	if r.q.Limit <= 0 {
-		return r.each(0, r.size, r.deliver)
+		return found(r.each(0, r.size, r.deliver))
 	}
 	newest := ring{limit: r.q.Limit}
-	err := r.each(0, r.size, func(line []byte, at span) error {
+	err := found(r.each(0, r.size, func(line []byte, at span) error {
 		h, selected := r.selects(line)
+		if !r.q.Raw && r.filter.past(h) {
+			return errFound
+		}
 		if selected && (r.q.Raw || !h.outcome) {
 			newest.add(at)
 		}
 		return nil
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -197,6 +200,9 @@ func (r *reading) deliver(line []byte, at span) error {
 	h, ok := parseHead(line)
 	if !ok || h.outcome {
 		return nil
+	}
+	if r.filter.past(h) {
+		return errFound // records come in the order of their numbers
 	}
 	if !r.filter.selects(h, line) {
 		r.ahead.pass(h.seq)

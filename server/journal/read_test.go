@@ -142,6 +142,14 @@ func TestFiltersSelectRecords(t *testing.T) {
 		{"since in another zone", api.JournalQuery{Kinds: []string{"webhook"}, Since: clock.Add(-3 * time.Second).In(time.FixedZone("x", 3600))}, "/3 /5"},
 		{"newest after filters", api.JournalQuery{Kinds: []string{"webhook"}, Limit: 2}, "/3 /5"},
 		{"limit beyond what is there", api.JournalQuery{Kinds: []string{"webhook"}, Limit: 9}, "/1 /3 /5"},
+		{"until, exclusive", api.JournalQuery{Until: clock.Add(-3 * time.Second)}, "/1 /2"},
+		{"method", api.JournalQuery{Methods: []string{exchange("/").Request.Method}, Last: 3}, "/1 /2 /3"},
+		{"no such method", api.JournalQuery{Methods: []string{"BREW"}}, ""},
+		{"path", api.JournalQuery{Paths: []string{"/1", "/[5]", "/5"}}, "/1 /5"},
+		{"path by stars", api.JournalQuery{Paths: []string{"/*"}, First: 2}, "/2 /3 /4 /5"},
+		{"numbers", api.JournalQuery{First: 2, Last: 4}, "/2 /3 /4"},
+		{"one number", api.JournalQuery{First: 5, Last: 5}, "/5"},
+		{"newest of numbers", api.JournalQuery{Last: 4, Limit: 1}, "/4"},
 		{"nothing", api.JournalQuery{Kinds: []string{"upstream"}}, ""},
 	}
 	for _, tt := range tests {

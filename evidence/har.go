@@ -1,0 +1,270 @@
+package evidence
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/linuxarena/ctis/server/api"
+)
+
+// HARBody is the size in bytes up to which a body is in a HAR; of a longer one size and
+// digest are. Programs that read HAR hold all of it in memory.
+const HARBody = 1 << 20
+
+// HAR writes records as an HTTP archive (HAR 1.2). What is no HTTP exchange (gaps, what
+// could not be parsed, refused connections, targets that make no URL) cannot be in one:
+// it is counted, and the archive says so.
+//
+// Besides the format's own fields, an entry has _ctis: number, kind and service, and
+// what else cannot be said otherwise.
+type HAR struct {
+	w       *bufio.Writer
+	bodies  Bodies
+	Entries uint64
+	Left    uint64 // records that are no entry
+}
+
+// NewHAR begins an archive.
+func NewHAR(w io.Writer, bodies Bodies) (*HAR, error) {
+	h := &HAR{w: bufio.NewWriterSize(w, 64<<10), bodies: bodies}
+	_, err := h.w.WriteString(`{"log":{"version":"1.2","creator":{"name":"ctis","version":"1"},"pages":[],"entries":[`)
+	return h, err
+}
+
+type harPair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type harEntry struct {
+	Started  string      `json:"startedDateTime"`
+	Time     float64     `json:"time"` // ms
+	Request  harRequest  `json:"request"`
+	Response harResponse `json:"response"`
+	Cache    struct{}    `json:"cache"`
+	Timings  harTimings  `json:"timings"`
+	Comment  string      `json:"comment,omitempty"`
+	Ctis     harCtis     `json:"_ctis"`
+}
+
+type harTimings struct {
+	Send    float64 `json:"send"`
+	Wait    float64 `json:"wait"`
+	Receive float64 `json:"receive"`
+}
+
+type harRequest struct {
+	Method      string       `json:"method"`
+	URL         string       `json:"url"`
+	HTTPVersion string       `json:"httpVersion"`
+	Cookies     []harPair    `json:"cookies"`
+	Headers     []harPair    `json:"headers"`
+	QueryString []harPair    `json:"queryString"`
+	PostData    *harPostData `json:"postData,omitempty"`
+	HeadersSize int          `json:"headersSize"`
+	BodySize    int64        `json:"bodySize"`
+}
+
+type harPostData struct {
+	MimeType string    `json:"mimeType"`
+	Params   []harPair `json:"params"`
+	Text     string    `json:"text"`
+}
+
+type harResponse struct {
+	Status      int        `json:"status"`
+	StatusText  string     `json:"statusText"`
+	HTTPVersion string     `json:"httpVersion"`
+	Cookies     []harPair  `json:"cookies"`
+	Headers     []harPair  `json:"headers"`
+	Content     harContent `json:"content"`
+	RedirectURL string     `json:"redirectURL"`
+	HeadersSize int        `json:"headersSize"`
+	BodySize    int64      `json:"bodySize"`
+}
+
+type harContent struct {
+	Size     int64  `json:"size"`
+	MimeType string `json:"mimeType"`
+	Comment  string `json:"comment,omitempty"`
+}
+
+type harCtis struct {
+	Seq            uint64 `json:"seq"`
+	ID             string `json:"id"`
+	Kind           string `json:"kind"`
+	Service        string `json:"service"`
+	BodySHA256     string `json:"body_sha256"`
+	BodyBase64     string `json:"body_base64,omitempty"` // where postData cannot hold it
+	ResponseSHA256 string `json:"response_sha256,omitempty"`
+}
+
+// Add writes a record.
+func (h *HAR) Add(ctx context.Context, r *api.Record) error {
+	if !inHAR(r) {
+		h.Left++
+		return nil
+	}
+	e, err := h.entry(ctx, r)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if h.Entries++; h.Entries > 1 {
+		b = append([]byte(","), b...)
+	}
+	_, err = h.w.Write(append(b, '\n'))
+	return err
+}
+
+// Close ends the archive; what it is written to stays open.
+func (h *HAR) Close() error {
+	comment, _ := json.Marshal(fmt.Sprintf("records that are no HTTP exchange and not in this archive: %d", h.Left)) // a string
+	_, err := fmt.Fprintf(h.w, `],"comment":%s}}`+"\n", comment)
+	return errors.Join(err, h.w.Flush())
+}
+
+// inHAR tells whether a record can be an entry: readers take its URL apart, and give up
+// the whole archive where they cannot.
+func inHAR(r *api.Record) bool {
+	if r.Request == nil || r.Request.Method == "" {
+		return false
+	}
+	u, err := url.Parse(URL(r))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	_, err = netip.ParseAddr(u.Hostname())
+	return err == nil || len(u.Hostname()) <= 253 && hostname.MatchString(u.Hostname())
+}
+
+// hostname is a name as DNS has them.
+var hostname = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$`)
+
+func (h *HAR) entry(ctx context.Context, r *api.Record) (*harEntry, error) {
+	q := r.Request
+	e := &harEntry{
+		Started: r.Time.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), // what readers of ISO dates take
+		Time:    r.DurationMS,
+		Timings: harTimings{Send: 0, Wait: r.DurationMS, Receive: 0},
+		Request: harRequest{
+			Method: q.Method, URL: URL(r), HTTPVersion: q.Proto, Cookies: []harPair{},
+			Headers: pairs(q.Headers), QueryString: query(q.Target), HeadersSize: -1, BodySize: q.Body.Size,
+		},
+		Response: harResponse{
+			HTTPVersion: q.Proto, Cookies: []harPair{}, Headers: []harPair{}, HeadersSize: -1, BodySize: -1,
+			Content: harContent{MimeType: "x-unknown"},
+		},
+		Comment: strings.Join(remarks(r), "; "),
+		Ctis:    harCtis{Seq: r.Seq, ID: r.ID, Kind: r.Kind, Service: r.Client.Service, BodySHA256: q.Body.SHA256},
+	}
+	if p := r.Response; p != nil {
+		e.Response.Status, e.Response.Headers, e.Response.BodySize = p.Status, pairs(p.Headers), p.Body.Size
+		e.Response.Content = harContent{Size: p.Body.Size, MimeType: header(p.Headers, "Content-Type"), Comment: "not kept; its SHA-256 is in _ctis"}
+		e.Response.RedirectURL = header(p.Headers, "Location")
+		e.Ctis.ResponseSHA256 = p.Body.SHA256
+	}
+	return e, h.body(ctx, e, q)
+}
+
+func remarks(r *api.Record) (out []string) {
+	if r.Error != "" {
+		out = append(out, r.Error)
+	}
+	if r.OutcomeUnknown {
+		out = append(out, "outcome unknown: the simulator was stopped in it")
+	}
+	if r.Request.Charset != "" {
+		out = append(out, "bytes that are not UTF-8 stand as the code points of the same number")
+	}
+	return out
+}
+
+// body puts a request's body where it can be. postData holds text; a body with a
+// Content-Encoding is left out of it too, since readers undo that encoding.
+func (h *HAR) body(ctx context.Context, e *harEntry, q *api.Request) error {
+	if q.Body.Size == 0 {
+		return nil
+	}
+	left := ""
+	switch {
+	case q.Body.Truncated:
+		left = "body was not kept whole"
+	case q.Body.Size > HARBody:
+		left = fmt.Sprintf("body of %d bytes left out", q.Body.Size)
+	default:
+		r, err := OpenBody(ctx, &q.Body, h.bodies)
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(io.LimitReader(r, HARBody))
+		if err := errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+		if utf8.Valid(b) && header(q.Headers, "Content-Encoding") == "" {
+			e.Request.PostData = &harPostData{MimeType: header(q.Headers, "Content-Type"), Params: []harPair{}, Text: string(b)}
+			return nil
+		}
+		left, e.Ctis.BodyBase64 = "body is in _ctis, as base64", base64.StdEncoding.EncodeToString(b)
+	}
+	if e.Comment != "" {
+		e.Comment += "; "
+	}
+	e.Comment += left
+	return nil
+}
+
+func pairs(headers [][2]string) []harPair {
+	out := make([]harPair, 0, len(headers))
+	for _, h := range headers {
+		out = append(out, harPair{h[0], h[1]})
+	}
+	return out
+}
+
+// query takes a target's query apart; what cannot be decoded stays as it was sent.
+func query(target string) []harPair {
+	out := []harPair{}
+	_, q, _ := strings.Cut(target, "?")
+	for part := range strings.SplitSeq(q, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		for _, s := range []*string{&name, &value} {
+			if d, err := url.QueryUnescape(*s); err == nil {
+				*s = d
+			}
+		}
+		out = append(out, harPair{name, value})
+	}
+	return out
+}
+
+func header(headers [][2]string, name string) string {
+	for _, h := range headers {
+		if strings.EqualFold(h[0], name) {
+			return h[1]
+		}
+	}
+	return ""
+}
