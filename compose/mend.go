@@ -89,7 +89,11 @@ func without(content []byte, x *yamlIndex, paths [][]string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// dropRepeated also writes nothing as null: "{a: }" would come back as an empty text.
 func dropRepeated(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
+		n.Value = "null"
+	}
 	if n.Kind == yaml.MappingNode {
 		seen := map[string]bool{}
 		var kept []*yaml.Node

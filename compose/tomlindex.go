@@ -128,8 +128,11 @@ func (x *tomlIndex) place(offset int) place {
 	}
 	// Lines can be long and are asked about here and there, so the way from the
 	// last answer is gone if that is shorter than the one from the line's start.
-	start := x.lines[line]
-	if back := x.asked - offset; x.asked < start || back > offset-start {
+	start, next := x.lines[line], len(x.src)+1
+	if line+1 < len(x.lines) {
+		next = x.lines[line+1]
+	}
+	if back := x.asked - offset; x.asked < start || x.asked >= next || back > offset-start {
 		x.asked, x.column = start, 1
 	} else if back > 0 {
 		x.column -= utf8.RuneCountInString(x.src[offset:x.asked])

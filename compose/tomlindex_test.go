@@ -98,6 +98,20 @@ func TestColumnsCountCharacters(t *testing.T) {
 	}
 }
 
+func TestPlacesAreTheSameInWhateverOrderTheyAreAskedFor(t *testing.T) {
+	src := "network = 'é'\n\n[[personas.\"ä.b\".rules]]\nrespnd = 1\npath = '/x'"
+	x := indexTOML("f", src)
+	for i := range src {
+		for j := range src {
+			for _, offset := range []int{i, j} {
+				if got, want := x.place(offset), placeIn("f", src, offset); got != want {
+					t.Fatalf("offset %d after %d: %v, not %v", offset, i, got, want)
+				}
+			}
+		}
+	}
+}
+
 func (p Problems) String() string {
 	var at []string
 	for _, q := range p {
