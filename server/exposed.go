@@ -243,10 +243,8 @@ func serviceAt(t *registry.Trajectory, ip string) string {
 		return ""
 	}
 	for _, n := range t.Networks {
-		for _, p := range n.Peers {
-			if p.Address == a.Unmap() {
-				return p.Service
-			}
+		if service := named(n.Peers)[a.Unmap()]; service != "" {
+			return service
 		}
 	}
 	return ""

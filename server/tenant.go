@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"maps"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -73,12 +74,37 @@ func newTenant(t *registry.Trajectory, j *journal.Journal) *tenant {
 func (n *tenant) setPeers(t *registry.Trajectory) {
 	peers := map[netip.Addr]string{}
 	for _, network := range t.Networks {
-		for _, p := range network.Peers {
-			peers[p.Address.Unmap()] = p.Service
-		}
+		maps.Copy(peers, named(network.Peers))
 	}
 	n.peers.Store(&peers)
 	n.pinned.Store(pinsOf(&t.Registration))
+}
+
+// named says which service has which address of a network, as far as that stays true.
+// A service of one container has an address of its own. Those of several get theirs from
+// the engine, which gives them out anew whenever containers stop and start: where there is
+// one such service, they are its own all the same; where there are more, an address says
+// nothing of the service, and a record that names none is better than one that names
+// another.
+func named(peers []api.Peer) map[netip.Addr]string {
+	type family struct {
+		service string
+		six     bool
+	}
+	count, several := map[family]int{}, map[string]bool{}
+	for _, p := range peers {
+		f := family{p.Service, p.Address.Unmap().Is6()}
+		if count[f]++; count[f] > 1 {
+			several[p.Service] = true
+		}
+	}
+	services := map[netip.Addr]string{}
+	for _, p := range peers {
+		if !several[p.Service] || len(several) == 1 {
+			services[p.Address.Unmap()] = p.Service
+		}
+	}
+	return services
 }
 
 // persona finds the persona a Host, :authority or SNI names, nil for none.
