@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 	"os"
@@ -188,5 +189,24 @@ func TestInvocationLoadsTheSameModelAsLoad(t *testing.T) {
 	}
 	if got, want := sortedKeys(m.Services), env.Project.ServiceNames(); !slices.Equal(got, want) {
 		t.Errorf("docker compose has the services %q, Load %q", got, want)
+	}
+}
+
+func TestAProfileThatNoServiceHasIsTold(t *testing.T) {
+	dir := writeEnvironment(t, plainTOML, "services:\n  default: {image: x}\n  extra: {image: x, profiles: [debug]}\n")
+	for profile, want := range map[string]string{"debug": "", "*": "", "debgu": `no service has the profile "debgu", which is asked for`} {
+		_, ps := Load(context.Background(), Options{Dir: dir, Profiles: []string{profile}})
+		got := ""
+		for _, p := range ps {
+			if strings.Contains(p.Message, "profile") {
+				got = p.Message
+				if p.Severity != SeverityWarning || p.Hint != `did you mean "debug"?` {
+					t.Errorf("%+v", p)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, not %q", profile, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 // past the simulator.
 func (c *checker) warnings() {
 	c.exclusives()
+	c.strangeProfiles()
 	for _, name := range c.project.ServiceNames() {
 		c.serviceWarnings(name, c.project.Services[name])
 	}
@@ -26,9 +28,33 @@ func (c *checker) warnings() {
 	}
 }
 
+// strangeProfiles warns of profiles that are asked for and that no service has: Compose
+// takes a misspelt one for one that has no services.
+func (c *checker) strangeProfiles() {
+	var known []string
+	for _, services := range []types.Services{c.project.Services, c.project.DisabledServices} {
+		for _, s := range services {
+			known = append(known, s.Profiles...)
+		}
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	for _, p := range c.model.profiles {
+		if p != "*" && !slices.Contains(known, p) {
+			c.problems.warnf(c.sources.at(), "no service has the profile %q, which is asked for", p).didYouMean(p, known)
+		}
+	}
+}
+
+// containerName is what engines take as a name, in their own words of the refusal.
+var containerName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]+$`)
+
 func (c *checker) serviceWarnings(name string, s types.ServiceConfig) {
 	at := func(path ...string) place { return c.sources.at(append([]string{"services", name}, path...)...) }
-	if s.ContainerName != "" {
+	if s.ContainerName != "" && !containerName.MatchString(s.ContainerName) {
+		c.problems.errorf(at("container_name"), "service %q has the container_name %q, which is none", name, s.ContainerName).
+			hint("a letter or digit and then letters, digits, dots, underscores and hyphens make one")
+	} else if s.ContainerName != "" {
 		becomes := "becomes a network alias"
 		if s.NetworkMode != "" {
 			becomes = "is dropped: it is on no network that could know it by an alias"
