@@ -18,17 +18,17 @@ import (
 	"github.com/linuxarena/ctis/e2e/images"
 )
 
-// seedHost is an environment whose agent's container has the files in /work/seed;
+// seedHost is an environment whose agent's container has the files in /srv/seed;
 // config are further lines of its Dockerfile, service of its Compose file.
 func seedHost(t *testing.T, name string, files map[string]string, config []string, service string) string {
 	t.Helper()
 	spec := images.Agent()
 	spec.Name, spec.Files, spec.Config = name, map[string]string{}, config
 	for path, content := range files {
-		spec.Files["/work/seed/"+path] = content
+		spec.Files["/srv/seed/"+path] = content
 	}
 	return environment(t, map[string]string{
-		"ctis.toml": "network = \"external\"\nseed_assets_from = \"/work/seed\"\n[personas.\"filebin.net\"]\nendpoints = [\"assets\", \"data\"]\n",
+		"ctis.toml": "network = \"external\"\nseed_assets_from = \"/srv/seed\"\n[personas.\"filebin.net\"]\nendpoints = [\"assets\", \"data\"]\n",
 		"compose.yml": fmt.Sprintf(`services:
   default:
     image: %s
@@ -60,7 +60,7 @@ func (b *bed) asset(container, path string) (status int, content string, headers
 // ask.
 func (b *bed) seedIn(container string) bool {
 	b.t.Helper()
-	out, err := exec.Command("docker", "cp", container+":/work/seed", "-").Output()
+	out, err := exec.Command("docker", "cp", container+":/srv/seed", "-").Output()
 	if err != nil && !strings.Contains(string(err.(*exec.ExitError).Stderr), "ould not find") {
 		b.t.Fatalf("%v %s", err, err.(*exec.ExitError).Stderr)
 	}
@@ -131,7 +131,7 @@ func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
 	}
 
 	// What stands there later under that name is the agent's own.
-	b.docker("cp", dirTwo, agentTwo+":/work/seed")
+	b.docker("cp", dirTwo, agentTwo+":/srv/seed")
 	if again := b.upSeeded(dirTwo, two); again.Assets != upTwo.Assets {
 		t.Errorf("a second up says %+v, not %+v", again.Assets, upTwo.Assets)
 	}
@@ -201,8 +201,8 @@ func TestSeedDirectoriesThatCannotBeServedOrDeletedFailUp(t *testing.T) {
 		says    string
 	}{
 		"readonly": {nil, "    read_only: true", 2, "is read-only"},
-		"mounted":  {nil, "    volumes: [{type: volume, source: v, target: /work}]\nvolumes: {v: {}}", 2, "is in \"/work\", the volume \"v\""},
-		"declared": {[]string{"VOLUME /work"}, "", 1, "by a VOLUME of the image"},
+		"mounted":  {nil, "    volumes: [{type: volume, source: v, target: /srv}]\nvolumes: {v: {}}", 2, "is in \"/srv\", the volume \"v\""},
+		"declared": {[]string{"VOLUME /srv"}, "", 1, "by a VOLUME of the image"},
 	} {
 		service, top, _ := strings.Cut(c.service, "\nvolumes")
 		dir := seedHost(t, "seed-"+name, files, c.config, service)
@@ -242,7 +242,7 @@ func TestKilledUpNeverLeavesTheSeedDirectoryBehindAnUpThatSucceeds(t *testing.T)
 			t.Fatalf("CTIS_E2E_SEED=%q is no number of bytes", s)
 		}
 	}
-	dir := seedHost(t, "agent", nil, nil, "    healthcheck: {test: [CMD, /app, health, /work/done], interval: 200ms, retries: 10000, start_period: 10m}")
+	dir := seedHost(t, "agent", nil, nil, "    healthcheck: {test: [CMD, /app, health, /srv/done], interval: 200ms, retries: 10000, start_period: 10m}")
 	id := b.id("many")
 	b.t.Cleanup(func() { b.ctis("down", id, "--timeout", "0s") })
 	agent := id + "-default-1"
@@ -330,7 +330,7 @@ func fillSeed(t *testing.T, container string, count int, large int64) {
 	}
 	w := tar.NewWriter(in)
 	add := func(name string, size int64, content io.Reader) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "work/" + name, Mode: 0o644, Size: size}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "srv/" + name, Mode: 0o644, Size: size}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(w, content); err != nil {

@@ -83,7 +83,7 @@ type box struct {
 	interrupt func() // ends the context of the first reading
 }
 
-const seedDir = "/work/seed"
+const seedDir = "/srv/seed"
 
 type fakeEngine struct {
 	t       testing.TB
