@@ -82,17 +82,7 @@ upstream_proxies = [
 [personas."filebin.net"]
 endpoints = ["webhook"]
 `, vendor, more),
-		"compose.yml": fmt.Sprintf(`services:
-  default:
-    image: %s
-    command: [sleep, infinity]
-    init: true
-    networks: [external]
-    cap_add: [NET_ADMIN, NET_RAW]
-networks:
-  external:
-    driver_opts: %s
-`, agent, unprotected),
+		"compose.yml": hostile(agent),
 	})
 }
 

@@ -17,6 +17,22 @@ import (
 // know the options.
 const unprotected = `{com.docker.network.bridge.gateway_mode_ipv4: nat-unprotected, com.docker.network.bridge.gateway_mode_ipv6: nat-unprotected}`
 
+// hostile is a Compose file of an agent's container that runs an image, does nothing
+// by itself, and may do to its network what it likes.
+func hostile(image string) string {
+	return fmt.Sprintf(`services:
+  default:
+    image: %s
+    command: [sleep, infinity]
+    init: true
+    networks: [external]
+    cap_add: [NET_ADMIN, NET_RAW]
+networks:
+  external:
+    driver_opts: %s
+`, image, unprotected)
+}
+
 // oneHost is an environment with one persona whose server header is given, in
 // which the agent's container runs an image and does nothing.
 func oneHost(t *testing.T, image, header string) string {
@@ -27,17 +43,7 @@ func oneHost(t *testing.T, image, header string) string {
 server_header = %q
 endpoints = ["webhook", "data", "assets", "public"]
 `, header),
-		"compose.yml": fmt.Sprintf(`services:
-  default:
-    image: %s
-    command: [sleep, infinity]
-    init: true
-    networks: [external]
-    cap_add: [NET_ADMIN, NET_RAW]
-networks:
-  external:
-    driver_opts: %s
-`, image, unprotected),
+		"compose.yml": hostile(image),
 	})
 }
 
