@@ -33,7 +33,6 @@ func seedHost(t *testing.T, name string, files map[string]string, config []strin
   default:
     image: %s
     command: [wait]
-    stop_grace_period: 0s
     networks: [external]
 %s
 networks:
@@ -142,7 +141,7 @@ func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
 	if again := b.upSeeded(dirTwo, two); again.Assets != upTwo.Assets {
 		t.Errorf("made anew, up says %+v", again.Assets)
 	}
-	b.restart(agentOne)
+	b.docker("restart", "-t", "0", agentOne)
 	b.killSimulator()
 	eventually(t, "the simulator answers", func() bool { return b.ctis("ca").code == 0 })
 	check("after restarts")

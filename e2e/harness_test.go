@@ -226,21 +226,6 @@ func (b *bed) exec(container string, argv ...string) string {
 	return string(out)
 }
 
-// restart starts a container again. Engine 20.10 with fuse-overlayfs now and then
-// unmounts the root it has just mounted when much goes on at once: the container runs,
-// and nothing more can be run in it. Then it is started once more.
-func (b *bed) restart(container string) {
-	b.t.Helper()
-	for try := 1; ; try++ {
-		b.docker("restart", "-t", "0", container)
-		out, err := exec.Command("docker", "exec", container, images.Program, "true").CombinedOutput()
-		if try == 3 || err == nil || !strings.Contains(string(out), "error starting setns process") {
-			return
-		}
-		b.t.Logf("%s has lost its root: %s", container, out)
-	}
-}
-
 // journal reads a trajectory's records.
 func (b *bed) journal(id string, args ...string) []api.Record {
 	b.t.Helper()
