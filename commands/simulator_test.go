@@ -148,7 +148,7 @@ func appendExchange(j *journal.Journal, line []byte) error {
 		r.Request = &api.Request{Method: e.Method, Host: e.Host, Target: e.Target, Proto: "HTTP/1.1", Headers: e.Headers, Body: body}
 	}
 	if e.Status > 0 {
-		r.Response = &api.Response{Status: e.Status, Headers: [][2]string{{"Server", "nginx"}}, Body: api.Digest{Size: 2, SHA256: api.HexSHA256([]byte("ok"))}}
+		r.Response = &api.Response{Status: e.Status, Headers: [][2]string{{"Server", "nginx"}}, Body: api.Received{Size: 2, SHA256: api.HexSHA256([]byte("ok"))}}
 	}
 	if err := j.Append(r); err != nil || r.Response != nil || e.Pending || r.Request == nil {
 		return err

@@ -36,7 +36,7 @@ func OpenBody(ctx context.Context, b *api.Body, bodies Bodies) (io.ReadCloser, e
 	switch b.Encoding {
 	case api.EncodingFile:
 		return bodies.Open(ctx, b.SHA256)
-	case api.EncodingNone:
+	case api.EncodingNone, "":
 		if b.Size > 0 {
 			return nil, ErrNotKept
 		}
@@ -97,11 +97,32 @@ func SentBodies(r *api.Record) []*api.Body {
 	if r.Kind == api.KindRulesSet {
 		return nil // which holds what the host sent
 	}
-	return bodiesOf(r)
+	return hostBodies(r)
+}
+
+// ReceivedBodies are all the bytes of a record that the client got behind the
+// response's head, as far as they were meant to be kept.
+func ReceivedBodies(r *api.Record) []*api.Body {
+	var all []*api.Body
+	add := func(b *api.Received) {
+		if b.Encoding != "" {
+			all = append(all, (*api.Body)(b))
+		}
+	}
+	if r.Response != nil {
+		add(&r.Response.Body)
+	}
+	if r.Tunnel != nil {
+		add(&r.Tunnel.Received)
+	}
+	return all
 }
 
 // bodiesOf are all the bodies in a record.
-func bodiesOf(r *api.Record) []*api.Body {
+func bodiesOf(r *api.Record) []*api.Body { return append(hostBodies(r), ReceivedBodies(r)...) }
+
+// hostBodies are those that came to the simulator, from the client or the host.
+func hostBodies(r *api.Record) []*api.Body {
 	var all []*api.Body
 	if r.Request != nil {
 		all = append(all, &r.Request.Body)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"errors"
 	"hash"
 	"net"
@@ -42,6 +41,7 @@ type exchange struct {
 	held   []byte
 	size   int64 // of the response's body
 	sum    hash.Hash
+	kept   *journal.Spool // the body as it is streamed, where it is kept; then sum is nil
 
 	state     exchangeState
 	committed bool  // the record is written, its outcome is not
@@ -181,14 +181,12 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 // send writes through, while streaming.
 func (x *exchange) send(p []byte) (int, error) {
-	if x.failed != nil {
-		return 0, x.failed
+	if x.failed == nil && x.message.head == nil {
+		x.failed = x.awaitWrite()
 	}
-	if x.message.head == nil {
-		if err := x.awaitWrite(); err != nil {
-			x.failed = err
-			return 0, err
-		}
+	if x.failed != nil {
+		x.size -= int64(len(p))
+		return 0, x.failed
 	}
 	whole := p
 	if x.cut {
@@ -196,10 +194,10 @@ func (x *exchange) send(p []byte) (int, error) {
 		x.cutAt -= int64(len(p))
 	}
 	n, err := x.out.Write(p)
-	x.sum.Write(p[:n])
+	x.sent(p[:n])
+	x.size -= int64(len(whole) - n) // of those nothing is sent
 	x.failed = err
 	if err == nil && len(p) < len(whole) {
-		x.size -= int64(len(whole) - len(p)) // of those nothing is sent
 		x.failed = x.cutShort()
 		return n, x.failed
 	}
@@ -287,11 +285,11 @@ func (x *exchange) write() error {
 
 // stream records the request without its outcome and begins to send.
 func (x *exchange) stream() {
-	x.sum = sha256.New()
 	if err := x.commit(); err != nil {
 		x.unavailable()
 		return
 	}
+	x.keepStreamed()
 	x.state = streaming
 	held := x.held
 	x.held = nil

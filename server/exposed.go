@@ -203,7 +203,7 @@ func exposedRecord(t *registry.Trajectory, container string, q *api.ExposedReque
 		Kind: api.KindExposed, DurationMS: q.DurationMS,
 		Time:     api.Time{Time: q.Ended.Add(-time.Duration(q.DurationMS * float64(time.Millisecond)))},
 		Client:   api.Source{IP: q.IP, Port: q.Port, Service: serviceAt(t, q.IP)},
-		Response: &api.Response{Status: q.Status, Headers: [][2]string{}, Body: api.Digest{Size: q.Body}},
+		Response: &api.Response{Status: q.Status, Headers: [][2]string{}, Body: api.Received{Size: q.Body}},
 		Exposed: &api.ExposedFacts{
 			Container: container, RequestID: q.ID, Ended: q.Ended,
 			Upstream: q.Upstream, Received: q.Received, Sent: q.Sent,

@@ -42,11 +42,32 @@ func (s *Server) finish(j *journal.Journal, o *api.Outcome) {
 	if len(s.owed.list) >= maxOwed {
 		return
 	}
-	s.owed.list = append(s.owed.list, owedOutcome{j, o})
+	s.owed.list = append(s.owed.list, owedOutcome{j, slim(o)})
 	if !s.owed.running {
 		s.owed.running = true
 		s.delayed.run(s.payOff)
 	}
+}
+
+// slim is o without the bytes of what was answered, for which there is no disk now: of
+// as many outcomes as are kept, they would be all the memory there is.
+func slim(o *api.Outcome) *api.Outcome {
+	c := *o
+	if p := c.Response; p != nil && p.Body.Content != "" {
+		bare := *p
+		bare.Body = unkept(p.Body)
+		c.Response = &bare
+	}
+	if t := c.Tunnel; t != nil && t.Received.Content != "" {
+		bare := *t
+		bare.Received = unkept(t.Received)
+		c.Tunnel = &bare
+	}
+	return &c
+}
+
+func unkept(b api.Received) api.Received {
+	return api.Received{Size: b.Size, SHA256: b.SHA256, Encoding: api.EncodingNone, Truncated: true}
 }
 
 // payOff tries until everything is written, or the server stops: then once more.

@@ -18,7 +18,7 @@ import (
 
 // end is deferred around the handler: it settles what the handler left open.
 func (x *exchange) end() {
-	defer x.body.Discard()
+	defer x.discard()
 	if fault := recover(); fault != nil {
 		x.panicked(fault)
 	}
@@ -80,7 +80,7 @@ func (x *exchange) complete() {
 		x.held = x.held[:len(x.held)/2]
 		x.note = x.cutNote
 	}
-	x.own.response = api.Response{Status: x.status, Headers: fields, Body: digestOf(x.held)}
+	x.own.response = api.Response{Status: x.status, Headers: fields, Body: x.answered(x.held)}
 	if x.committed {
 		x.finish(&x.own.response)
 	} else {
@@ -245,11 +245,7 @@ func (x *exchange) personaHeaders(now time.Time) {
 func (x *exchange) streamed() *api.Response {
 	fields, _ := x.wireFields()
 	fields = append(fields, x.trailers...)
-	r := &api.Response{Status: x.status, Headers: fields, Body: api.Digest{Size: x.size, SHA256: hex.EncodeToString(x.sum.Sum(nil))}}
-	if x.bodyless() {
-		r.Body.Size = 0
-	}
-	return r
+	return &api.Response{Status: x.status, Headers: fields, Body: x.streamedBody()}
 }
 
 // wireFields lists the header as it is sent, and whether the connection is

@@ -110,8 +110,8 @@ func (s *Server) noteStorage(err error) {
 	}
 }
 
-func digestOf(b []byte) api.Digest {
-	return api.Digest{Size: int64(len(b)), SHA256: api.HexSHA256(b)}
+func digestOf(b []byte) api.Received {
+	return api.Received{Size: int64(len(b)), SHA256: api.HexSHA256(b)}
 }
 
 func hostOf(p *api.Persona) string {

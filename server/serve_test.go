@@ -181,7 +181,7 @@ func TestLargeBodiesAreKeptWholeAndAnswersStreamed(t *testing.T) {
 		t.Fatalf("%d records", len(records))
 	}
 	for i, r := range records {
-		d := api.Digest{Size: r.Request.Body.Size, SHA256: r.Request.Body.SHA256}
+		d := api.Received{Size: r.Request.Body.Size, SHA256: r.Request.Body.SHA256}
 		if i%2 == 1 {
 			d = r.Response.Body
 		}

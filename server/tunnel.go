@@ -2,9 +2,6 @@ package server
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"hash"
 	"io"
 	"net"
 	"net/http"
@@ -27,8 +24,7 @@ type tunnel struct {
 	client   net.Conn
 	backend  backend.Conn
 	sent     *journal.Spool
-	received hash.Hash
-	size     int64 // of what was received
+	received *journal.Spool
 }
 
 // tunnelTo passes bytes both ways after a switch to WebSocket, until both are done.
@@ -44,8 +40,9 @@ func (x *exchange) tunnelTo(e reply, conn func() (backend.Conn, io.Reader, error
 	defer client.Close() //nolint:errcheck // everything was said
 	x.own.response = api.Response{Status: x.status, Headers: fields, Body: digestOf(nil)}
 	x.switched = &x.own.response
-	t := &tunnel{x: x, client: client, sent: x.link.tenant.journal.NewSpool(), received: sha256.New()}
+	t := &tunnel{x: x, client: client, sent: x.link.tenant.journal.NewSpool(), received: x.link.tenant.journal.NewAnswer()}
 	defer t.sent.Discard()
+	defer t.received.Discard()
 	if _, err = client.Write(wire.AppendHead(nil, x.persona.ServerHeader, x.status, fields)); err != nil {
 		x.note = "client left at the switch to WebSocket"
 		return nil
@@ -58,7 +55,7 @@ func (x *exchange) tunnelTo(e reply, conn func() (backend.Conn, io.Reader, error
 	t.run(rw.Reader, early)
 	x.tunnel = &api.Tunnel{
 		Sent:     x.link.tenant.journal.Keep(t.sent),
-		Received: api.Digest{Size: t.size, SHA256: hex.EncodeToString(t.received.Sum(nil))},
+		Received: api.Received(x.link.tenant.journal.Keep(t.received)),
 	}
 	if err := t.sent.Err(); err != nil {
 		x.server.noteStorage(err)
@@ -80,9 +77,8 @@ func (t *tunnel) run(fromClient *bufio.Reader, fromBackend io.Reader) {
 		}
 	}()
 	whole := t.pump(fromBackend, t.client, func(p []byte) error {
-		t.received.Write(p)
-		t.size += int64(len(p))
-		return nil
+		_, err := t.received.Write(p)
+		return err
 	})
 	if whole {
 		t.x.link.halfClose()

@@ -96,8 +96,8 @@ type Outcome struct {
 // Tunnel is what went over a connection that was WebSocket's after its handshake:
 // the bytes, frames as they were.
 type Tunnel struct {
-	Sent     Body   `json:"sent"`     // by the client
-	Received Digest `json:"received"` // by the client
+	Sent     Body     `json:"sent"`     // by the client
+	Received Received `json:"received"` // by the client
 }
 
 // ExposedFacts are those of a request to an exposed service, as the sidecar logged it.
@@ -167,14 +167,19 @@ type Body struct {
 type Response struct {
 	Status  int         `json:"status"`
 	Headers [][2]string `json:"headers"`
-	Body    Digest      `json:"body"`
+	Body    Received    `json:"body"`
 	Charset string      `json:"charset,omitempty"` // as in [Request]
 }
 
-// Digest identifies bytes that are not kept.
-type Digest struct {
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
+// Received describes bytes that a client got. Size and SHA256 are always there. What
+// backends and upstreams answered is kept as the [Body] of a request is, which it is
+// spelled like; of anything else Encoding is "": the bytes are the simulator's own.
+type Received struct {
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"`
+	Encoding  string `json:"encoding,omitempty"`
+	Content   string `json:"content,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
 }
 
 // HexSHA256 is the digest of b as records spell it.

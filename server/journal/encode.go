@@ -91,9 +91,7 @@ func appendTunnel(b []byte, t *api.Tunnel) []byte {
 		return b
 	}
 	b = appendBody(append(b, `,"tunnel":{"sent":`...), &t.Sent)
-	b = strconv.AppendInt(append(b, `,"received":{"size":`...), t.Received.Size, 10)
-	b = appendString(append(b, `,"sha256":`...), t.Received.SHA256)
-	return append(b, "}}"...)
+	return append(appendReceived(append(b, `,"received":`...), &t.Received), '}')
 }
 
 func appendExposed(b []byte, x *api.ExposedFacts) []byte {
@@ -146,9 +144,24 @@ func appendResponse(b []byte, p *api.Response) []byte {
 	}
 	b = strconv.AppendInt(append(b, `{"status":`...), int64(p.Status), 10)
 	b = appendHeaders(append(b, `,"headers":`...), p.Headers)
-	b = strconv.AppendInt(append(b, `,"body":{"size":`...), p.Body.Size, 10)
-	b = appendString(append(b, `,"sha256":`...), p.Body.SHA256)
-	return append(appendCharset(append(b, '}'), p.Charset), '}')
+	b = appendReceived(append(b, `,"body":`...), &p.Body)
+	return append(appendCharset(b, p.Charset), '}')
+}
+
+// appendReceived leaves out what is empty, as nearly every response is not kept.
+func appendReceived(b []byte, d *api.Received) []byte {
+	b = strconv.AppendInt(append(b, `{"size":`...), d.Size, 10)
+	b = appendString(append(b, `,"sha256":`...), d.SHA256)
+	if d.Encoding != "" {
+		b = appendString(append(b, `,"encoding":`...), d.Encoding)
+	}
+	if d.Content != "" {
+		b = appendString(append(b, `,"content":`...), d.Content)
+	}
+	if d.Truncated {
+		b = append(b, `,"truncated":true`...)
+	}
+	return append(b, '}')
 }
 
 func appendCharset(b []byte, charset string) []byte {

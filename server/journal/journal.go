@@ -97,11 +97,7 @@ func (j *Journal) Append(r *api.Record) error {
 	stored.Seq, stored.Prev, stored.OutcomeUnknown = 0, "", false
 	stored.Request = lossless(r.Request)
 	stored.Response = losslessResponse(r.Response)
-	if sizeHint(&stored) > 0 {
-		// Lines waiting for the lock are memory: of long ones only some are made.
-		j.store.long <- struct{}{}
-		defer func() { <-j.store.long }()
-	}
+	defer j.store.turn(&stored)()
 	l, err := encode(&stored)
 	if err != nil {
 		return fmt.Errorf("journal of %q: %w", j.name, err)
@@ -132,9 +128,24 @@ func (j *Journal) Append(r *api.Record) error {
 	return nil
 }
 
+// turn waits for a turn to make the line of a record or an outcome; the caller ends it.
+// Lines waiting for the lock are memory: of long ones only some are made.
+func (s *Store) turn(v any) (end func()) {
+	if sizeHint(v) == 0 {
+		return func() {}
+	}
+	s.long <- struct{}{}
+	return func() { <-s.long }
+}
+
 // incomplete reports whether a body of r was not kept whole.
 func incomplete(r *api.Record) bool {
-	return r.Request != nil && r.Request.Body.Truncated || r.Raw != nil && r.Raw.Truncated
+	return r.Request != nil && r.Request.Body.Truncated || r.Raw != nil && r.Raw.Truncated || lacking(r.Response, r.Tunnel)
+}
+
+// lacking is incomplete of what ends an exchange.
+func lacking(p *api.Response, t *api.Tunnel) bool {
+	return p != nil && p.Body.Truncated || t != nil && (t.Sent.Truncated || t.Received.Truncated)
 }
 
 // Finish writes the outcome of the record seq, which must have been appended
@@ -146,6 +157,7 @@ func (j *Journal) Finish(seq uint64, o *api.Outcome) error {
 	stored := *o
 	stored.Seq, stored.Prev, stored.Outcome = 0, "", true
 	stored.Response = losslessResponse(o.Response)
+	defer j.store.turn(&stored)()
 	l, err := encode(&stored)
 	if err != nil {
 		return fmt.Errorf("journal of %q: %w", j.name, err)
@@ -162,7 +174,7 @@ func (j *Journal) Finish(seq uint64, o *api.Outcome) error {
 		return err
 	}
 	delete(j.running, seq)
-	if o.Tunnel != nil && o.Tunnel.Sent.Truncated {
+	if lacking(o.Response, o.Tunnel) {
 		j.truncated++
 	}
 	o.Seq, o.Prev, o.Outcome = seq, prev, true

@@ -26,7 +26,7 @@ func (j *Journal) Keep(s *Spool) api.Body {
 	switch {
 	case s.Whole() && s.path == "":
 		b.Encoding, b.Content = encodeKept(s.mem)
-		if !j.roomInLine(int64(len(b.Content))) {
+		if !j.roomInLine(int64(len(b.Content)), s.answer) {
 			b.Content = ""
 			if s.loose = s.hold; !s.hold {
 				s.refuse()
@@ -36,7 +36,7 @@ func (j *Journal) Keep(s *Spool) api.Body {
 		b.Encoding = api.EncodingFile
 		if err := j.keepFile(s); err != nil {
 			s.refuse()
-			s.err = j.storageError(err)
+			s.fail(err)
 		}
 	}
 	if !s.Whole() {

@@ -82,16 +82,26 @@ func encode(v any) (*line, error) {
 // sizeHint is about what a line will take where that is much: growing to it in
 // steps would take several times as much.
 func sizeHint(v any) int {
-	r, ok := v.(*api.Record)
-	if !ok {
-		return 0
-	}
 	n := 0
-	if r.Request != nil {
-		n += len(r.Request.Body.Content)
+	end := func(p *api.Response, t *api.Tunnel) {
+		if p != nil {
+			n += len(p.Body.Content)
+		}
+		if t != nil {
+			n += len(t.Sent.Content) + len(t.Received.Content)
+		}
 	}
-	if r.Raw != nil {
-		n += len(r.Raw.Content)
+	switch v := v.(type) {
+	case *api.Record:
+		if v.Request != nil {
+			n += len(v.Request.Body.Content)
+		}
+		if v.Raw != nil {
+			n += len(v.Raw.Content)
+		}
+		end(v.Response, v.Tunnel)
+	case *api.Outcome:
+		end(v.Response, v.Tunnel)
 	}
 	if n < large {
 		return 0

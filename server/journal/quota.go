@@ -16,7 +16,9 @@ import (
 // What a full quota means:
 //
 //  1. Lines and bodies together reach Options.Quota: bodies are left out of
-//     records (encoding none, truncated), lines are still written.
+//     records (encoding none, truncated), lines are still written. Bodies of
+//     answers are left out from half of it on: what came back never takes the
+//     room of what was sent.
 //  2. Lines alone reach the quota plus quotaSlack: whole requests are dropped.
 //     They are still served. Each is counted in the file "dropped" before it is
 //     acknowledged, so that not even kill -9 loses count, and records of kind
@@ -146,11 +148,20 @@ func (j *Journal) tellGap() error {
 	return nil
 }
 
+// bodyRoom is the part of the quota in which bodies may be kept, in bytes: all of it,
+// and for answers half.
+func (j *Journal) bodyRoom(answer bool) int64 {
+	if answer {
+		return j.store.o.Quota / 2
+	}
+	return j.store.o.Quota
+}
+
 // reserve takes n bytes of the quota for a body; false when there is no room.
-func (j *Journal) reserve(n int64) bool {
+func (j *Journal) reserve(n int64, answer bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.size+j.bodyBytes+n > j.store.o.Quota {
+	if j.size+j.bodyBytes+n > j.bodyRoom(answer) {
 		return false
 	}
 	j.bodyBytes += n
@@ -165,8 +176,8 @@ func (j *Journal) release(n int64) {
 }
 
 // roomInLine reports whether a body of n bytes may stand inside a line.
-func (j *Journal) roomInLine(n int64) bool {
+func (j *Journal) roomInLine(n int64, answer bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.size+j.bodyBytes+n <= j.store.o.Quota
+	return j.size+j.bodyBytes+n <= j.bodyRoom(answer)
 }

@@ -166,7 +166,7 @@ func (r *recovery) judge(successor []byte, last bool) {
 func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 	if h.outcome {
 		delete(j.unresolved, h.seq)
-		if bytes.Contains(line, fieldTruncated) { // of a tunnel
+		if bytes.Contains(line, fieldTruncated) { // of a response or a tunnel
 			j.truncated++
 		}
 		return

@@ -33,6 +33,8 @@ type Spool struct {
 	refused  bool     // limit or quota: nothing is kept
 	err      error    // storage failed
 
+	answer bool // see NewAnswer
+
 	hold  bool  // see Hold
 	loose bool  // held beyond limit or quota: readable, and not kept
 	lent  int64 // bytes of the allowance for that
@@ -42,6 +44,13 @@ type Spool struct {
 // Discard when the exchange is over.
 func (j *Journal) NewSpool() *Spool {
 	return &Spool{j: j}
+}
+
+// NewAnswer makes a spool for what a client gets from a backend or an upstream. Nothing
+// depends on its being kept: a storage error is to it what a limit is, and it leaves
+// half of the quota to what the trajectory sends, which scorers decide from.
+func (j *Journal) NewAnswer() *Spool {
+	return &Spool{j: j, answer: true}
 }
 
 // Write adds to the body. It fails only with [ErrStorage], which [Spool.Err]
@@ -68,10 +77,18 @@ func (s *Spool) Write(p []byte) (int, error) {
 	}
 	if err := s.toDisk(p); err != nil {
 		s.refuse()
-		s.err = s.j.storageError(err)
-		return 0, s.err
+		if s.fail(err); s.err != nil {
+			return 0, s.err
+		}
 	}
 	return len(p), nil
+}
+
+// fail remembers that storage failed, where that matters.
+func (s *Spool) fail(err error) {
+	if !s.answer {
+		s.err = s.j.storageError(err)
+	}
 }
 
 // toDisk adds p to the file, which it makes out of what is in memory first.
@@ -80,7 +97,7 @@ func (s *Spool) toDisk(p []byte) error {
 	if s.path == "" {
 		need += int64(len(s.mem))
 	}
-	if !s.loose && (s.size > s.j.store.o.BodyLimit || !s.j.reserve(need)) {
+	if !s.loose && (s.size > s.j.store.o.BodyLimit || !s.j.reserve(need, s.answer)) {
 		if !s.hold {
 			s.refuse()
 			return nil
@@ -147,7 +164,7 @@ func (s *Spool) Close() error {
 		s.file = nil
 		if err != nil && s.err == nil { // some filesystems report a full disk only now
 			s.refuse()
-			s.err = s.j.storageError(err)
+			s.fail(err)
 		}
 	}
 	return s.err
