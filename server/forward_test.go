@@ -264,7 +264,7 @@ func TestAnUpstreamsWebSocketReachesTheAgent(t *testing.T) {
 	}
 	_ = c.Close()
 	rec := b.await("t2", 1)
-	if rec[0].Kind != api.KindUpstream {
+	if rec[0].Kind != api.KindUpstream || b.kept("t2", rec[0].Tunnel.Received) != strings.Repeat("*", len(upstreamKey))+"ping\n" {
 		t.Errorf("%+v", rec)
 	}
 }

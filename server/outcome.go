@@ -26,6 +26,9 @@ func (x *exchange) end() {
 	case holding:
 		x.complete()
 	case streaming:
+		if x.cut && x.failed == nil && x.size > 0 && !x.bodyless() {
+			x.failed = x.cutShort() // all of it came before it was known where half of it is: its end is missing
+		}
 		x.finish(x.streamed())
 		if _, ok := x.carrier.(*tap); ok && x.failed == errCut { //nolint:errorlint // it is wrapped nowhere
 			x.link.linger()

@@ -270,6 +270,8 @@ func TestResponsesOfABackend(t *testing.T) {
 				rec := w.await("t2", n)[n-1]
 				if rec.Kind != api.KindBackend || rec.OutcomeUnknown || rec.Response == nil || c.error == "" && rec.Error != "" || !strings.Contains(rec.Error, c.error) || c.error != "" && !strings.HasPrefix(rec.Error, `backend "api" (127.1.2.9:`) {
 					t.Errorf("record %+v", rec)
+				} else if kept := w.kept("t2", rec.Response.Body); c.error == "" && kept != c.body || c.status == 0 && kept != "hi" {
+					t.Errorf("http/2 %v: %d bytes are kept: %.20q", h2, len(kept), kept)
 				}
 			}
 		})
