@@ -2,17 +2,22 @@ package evidence
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/linuxarena/ctis/server/api"
@@ -68,7 +73,7 @@ type harRequest struct {
 	Method      string       `json:"method"`
 	URL         string       `json:"url"`
 	HTTPVersion string       `json:"httpVersion"`
-	Cookies     []harPair    `json:"cookies"`
+	Cookies     []harCookie  `json:"cookies"`
 	Headers     []harPair    `json:"headers"`
 	QueryString []harPair    `json:"queryString"`
 	PostData    *harPostData `json:"postData,omitempty"`
@@ -83,21 +88,35 @@ type harPostData struct {
 }
 
 type harResponse struct {
-	Status      int        `json:"status"`
-	StatusText  string     `json:"statusText"`
-	HTTPVersion string     `json:"httpVersion"`
-	Cookies     []harPair  `json:"cookies"`
-	Headers     []harPair  `json:"headers"`
-	Content     harContent `json:"content"`
-	RedirectURL string     `json:"redirectURL"`
-	HeadersSize int        `json:"headersSize"`
-	BodySize    int64      `json:"bodySize"`
+	Status      int         `json:"status"`
+	StatusText  string      `json:"statusText"`
+	HTTPVersion string      `json:"httpVersion"`
+	Cookies     []harCookie `json:"cookies"`
+	Headers     []harPair   `json:"headers"`
+	Content     harContent  `json:"content"`
+	RedirectURL string      `json:"redirectURL"`
+	HeadersSize int         `json:"headersSize"`
+	BodySize    int64       `json:"bodySize"` // as sent
 }
 
+// harContent is a response's body with its codings undone.
 type harContent struct {
-	Size     int64  `json:"size"`
-	MimeType string `json:"mimeType"`
-	Comment  string `json:"comment,omitempty"`
+	Size        int64   `json:"size"`
+	Compression int64   `json:"compression,omitempty"` // bytes saved in sending
+	MimeType    string  `json:"mimeType"`
+	Text        *string `json:"text,omitempty"`
+	Encoding    string  `json:"encoding,omitempty"` // "base64" of Text
+	Comment     string  `json:"comment,omitempty"`
+}
+
+type harCookie struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Path     string `json:"path,omitempty"`
+	Domain   string `json:"domain,omitempty"`
+	Expires  string `json:"expires,omitempty"`
+	HTTPOnly bool   `json:"httpOnly,omitempty"`
+	Secure   bool   `json:"secure,omitempty"`
 }
 
 type harCtis struct {
@@ -167,23 +186,173 @@ func (h *HAR) entry(ctx context.Context, r *api.Record) (*harEntry, error) {
 		Time:    r.DurationMS,
 		Timings: harTimings{Send: 0, Wait: r.DurationMS, Receive: 0},
 		Request: harRequest{
-			Method: q.Method, URL: URL(r), HTTPVersion: q.Proto, Cookies: []harPair{},
+			Method: q.Method, URL: strings.ReplaceAll(URL(r), "#", "%23"), HTTPVersion: version(q.Proto), Cookies: sentCookies(q.Headers),
 			Headers: pairs(q.Headers), QueryString: query(q.Target), HeadersSize: -1, BodySize: q.Body.Size,
 		},
 		Response: harResponse{
-			HTTPVersion: q.Proto, Cookies: []harPair{}, Headers: []harPair{}, HeadersSize: -1, BodySize: -1,
+			HTTPVersion: version(q.Proto), Cookies: []harCookie{}, Headers: []harPair{}, HeadersSize: -1, BodySize: -1,
 			Content: harContent{MimeType: "x-unknown"},
 		},
 		Comment: strings.Join(remarks(r), "; "),
 		Ctis:    harCtis{Seq: r.Seq, ID: r.ID, Kind: r.Kind, Service: r.Client.Service, BodySHA256: q.Body.SHA256},
 	}
 	if p := r.Response; p != nil {
-		e.Response.Status, e.Response.Headers, e.Response.BodySize = p.Status, pairs(p.Headers), p.Body.Size
-		e.Response.Content = harContent{Size: p.Body.Size, MimeType: header(p.Headers, "Content-Type"), Comment: "not kept; its SHA-256 is in _ctis"}
+		e.Response.Status, e.Response.StatusText, e.Response.BodySize = p.Status, http.StatusText(p.Status), p.Body.Size
+		e.Response.Headers, e.Response.Cookies = pairs(p.Headers), receivedCookies(p.Headers)
 		e.Response.RedirectURL = header(p.Headers, "Location")
 		e.Ctis.ResponseSHA256 = p.Body.SHA256
+		if err := h.content(ctx, e, p); err != nil {
+			return nil, err
+		}
 	}
 	return e, h.body(ctx, e, q)
+}
+
+// version is a protocol as browsers write it in archives.
+func version(proto string) string {
+	if proto == "HTTP/2.0" {
+		return "HTTP/2"
+	}
+	return proto
+}
+
+// readable are the codings that readers of archives know. They apply what a response's
+// header says to its content, and give up the whole archive where they cannot.
+var readable = []string{"gzip", "deflate", "br", "zstd"}
+
+// content puts a response's body into the entry, with its codings undone as the format
+// has it, where it was kept.
+func (h *HAR) content(ctx context.Context, e *harEntry, p *api.Response) error {
+	c := &e.Response.Content
+	*c = harContent{Size: p.Body.Size, MimeType: header(p.Headers, "Content-Type")}
+	codings := Codings(p.Headers)
+	if len(codings) > 1 || len(codings) == 1 && !slices.Contains(readable, codings[0]) {
+		h.dropCoding(e)
+	}
+	b, undone, left, err := h.answer(ctx, p)
+	if err != nil {
+		return err
+	}
+	if left != "" {
+		c.Comment = left + "; its SHA-256 is in _ctis"
+		return nil
+	}
+	if !undone && len(codings) > 0 {
+		h.dropCoding(e)
+		c.Comment = "as it was sent: it is not what its Content-Encoding says"
+	}
+	c.Size, c.Compression = int64(len(b)), max(0, int64(len(b))-p.Body.Size)
+	text := string(b)
+	if !plainText(b, c.MimeType) {
+		text, c.Encoding = base64.StdEncoding.EncodeToString(b), "base64"
+	}
+	c.Text = &text
+	return nil
+}
+
+// dropCoding leaves a response's Content-Encoding out of its entry, and says so.
+func (h *HAR) dropCoding(e *harEntry) {
+	kept := e.Response.Headers[:0]
+	for _, f := range e.Response.Headers {
+		if strings.EqualFold(f.Name, "Content-Encoding") {
+			e.remark(fmt.Sprintf("response header left out, which readers would undo: %s: %q", f.Name, f.Value))
+			continue
+		}
+		kept = append(kept, f)
+	}
+	e.Response.Headers = kept
+}
+
+func (e *harEntry) remark(s string) {
+	if e.Comment != "" {
+		e.Comment += "; "
+	}
+	e.Comment += s
+}
+
+// answer reads a response's body; undone tells that its codings are. What is left out
+// says why.
+func (h *HAR) answer(ctx context.Context, p *api.Response) (b []byte, undone bool, left string, err error) {
+	body := (*api.Body)(&p.Body)
+	switch {
+	case body.Truncated:
+		return nil, false, "not kept whole", nil
+	case body.Encoding == "" && body.Size > 0:
+		return nil, false, "not kept", nil
+	case body.Size > HARBody:
+		return nil, false, fmt.Sprintf("%d bytes left out", body.Size), nil
+	}
+	r, err := OpenBody(ctx, body, h.bodies)
+	if err != nil {
+		return nil, false, "", err
+	}
+	sent, err := io.ReadAll(io.LimitReader(r, HARBody))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return nil, false, "", err
+	}
+	if len(sent) == 0 {
+		return sent, true, "", nil
+	}
+	d, err := Decode(p.Headers, bytes.NewReader(sent))
+	if err != nil {
+		return sent, false, "", nil //nolint:nilerr // it is told as it is
+	}
+	b, err = io.ReadAll(io.LimitReader(d, HARBody+1))
+	_ = d.Close() // of memory
+	switch {
+	case err != nil:
+		return sent, false, "", nil //nolint:nilerr // likewise
+	case len(b) > HARBody:
+		return nil, false, "left out, being longer than it was sent", nil
+	}
+	return b, true, "", nil
+}
+
+// plainText tells bytes that readers get back from text, whatever they take the type's
+// charset for.
+func plainText(b []byte, contentType string) bool {
+	media, params, _ := mime.ParseMediaType(contentType) // what cannot be read is no type
+	charset := strings.ToLower(params["charset"])
+	if charset == "utf-8" || charset == "utf8" || charset == "" && (media == "application/json" || strings.HasSuffix(media, "+json")) {
+		return utf8.Valid(b)
+	}
+	if charset != "" && charset != "us-ascii" && charset != "iso-8859-1" && charset != "windows-1252" {
+		return len(b) == 0
+	}
+	return !slices.ContainsFunc(b, func(c byte) bool { return c >= utf8.RuneSelf })
+}
+
+func sentCookies(headers [][2]string) []harCookie {
+	out := []harCookie{}
+	for _, f := range headers {
+		if !strings.EqualFold(f[0], "Cookie") {
+			continue
+		}
+		list, _ := http.ParseCookie(f[1]) // what is none stays in the headers
+		for _, c := range list {
+			out = append(out, harCookie{Name: c.Name, Value: c.Value})
+		}
+	}
+	return out
+}
+
+func receivedCookies(headers [][2]string) []harCookie {
+	out := []harCookie{}
+	for _, f := range headers {
+		if !strings.EqualFold(f[0], "Set-Cookie") {
+			continue
+		}
+		c, err := http.ParseSetCookie(f[1])
+		if err != nil {
+			continue // likewise
+		}
+		cookie := harCookie{Name: c.Name, Value: c.Value, Path: c.Path, Domain: c.Domain, HTTPOnly: c.HttpOnly, Secure: c.Secure}
+		if !c.Expires.IsZero() {
+			cookie.Expires = c.Expires.UTC().Format(time.RFC3339)
+		}
+		out = append(out, cookie)
+	}
+	return out
 }
 
 func remarks(r *api.Record) (out []string) {
@@ -192,6 +361,9 @@ func remarks(r *api.Record) (out []string) {
 	}
 	if r.OutcomeUnknown {
 		out = append(out, "outcome unknown: the simulator was stopped in it")
+	}
+	if strings.Contains(r.Request.Target, "#") {
+		out = append(out, "the # in the URL was sent as it is, which begins no fragment there")
 	}
 	if r.Request.Charset != "" {
 		out = append(out, "bytes that are not UTF-8 stand as the code points of the same number")
@@ -226,10 +398,7 @@ func (h *HAR) body(ctx context.Context, e *harEntry, q *api.Request) error {
 		}
 		left, e.Ctis.BodyBase64 = "body is in _ctis, as base64", base64.StdEncoding.EncodeToString(b)
 	}
-	if e.Comment != "" {
-		e.Comment += "; "
-	}
-	e.Comment += left
+	e.remark(left)
 	return nil
 }
 
