@@ -148,7 +148,8 @@ func TestWhatIsAcknowledgedIsThereOnceHoweverOftenTheServerIsKilled(t *testing.T
 		}
 		return 20
 	}}
-	l.addr.Store(&p.plain)
+	addr := p.plain
+	l.addr.Store(&addr)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
