@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,17 +12,19 @@ import (
 
 // An outcome that the journal cannot take now, on a full disk, is not lost: it is
 // written when the disk has room again. Only the end of the process, or more of
-// them than are kept, makes it unknown.
+// them than are kept, makes it unknown. So it is told that there were requests that
+// could not be recorded, whether or not another one comes.
 
 const (
 	finishAgain = time.Second
 	maxOwed     = 1 << 14 // outcomes
 )
 
-// owed are outcomes that are still to be written.
+// owed is what is still to be written.
 type owed struct {
 	mu      sync.Mutex
 	list    []owedOutcome
+	missed  map[*journal.Journal]struct{} // that have requests without a record
 	running bool
 }
 
@@ -43,6 +46,23 @@ func (s *Server) finish(j *journal.Journal, o *api.Outcome) {
 		return
 	}
 	s.owed.list = append(s.owed.list, owedOutcome{j, slim(o)})
+	s.owe()
+}
+
+// missed counts a request that has no record and was not acknowledged.
+func (s *Server) missed(j *journal.Journal) {
+	j.Missed()
+	s.owed.mu.Lock()
+	defer s.owed.mu.Unlock()
+	if s.owed.missed == nil {
+		s.owed.missed = map[*journal.Journal]struct{}{}
+	}
+	s.owed.missed[j] = struct{}{}
+	s.owe()
+}
+
+// owe sees to it that what is owed is paid. Its lock is held.
+func (s *Server) owe() {
 	if !s.owed.running {
 		s.owed.running = true
 		s.delayed.run(s.payOff)
@@ -75,10 +95,18 @@ func (s *Server) payOff() {
 	for goOn := true; goOn; {
 		goOn = s.sleep(finishAgain)
 		s.owed.mu.Lock()
-		list := s.owed.list
-		s.owed.list = nil
+		list, missed := s.owed.list, s.owed.missed
+		s.owed.list, s.owed.missed = nil, nil
 		s.owed.mu.Unlock()
 		var left []owedOutcome
+		maps.DeleteFunc(missed, func(j *journal.Journal, _ struct{}) bool {
+			if j.Closed() {
+				return true // what it had to tell it told at its end
+			}
+			err := j.TellMissed()
+			s.noteStorage(err)
+			return !errors.Is(err, journal.ErrStorage)
+		})
 		for _, d := range list {
 			err := d.journal.Finish(d.outcome.Seq, d.outcome)
 			if d.journal.Closed() {
@@ -91,7 +119,12 @@ func (s *Server) payOff() {
 		}
 		s.owed.mu.Lock()
 		s.owed.list = append(left, s.owed.list...)
-		if len(s.owed.list) == 0 {
+		if s.owed.missed == nil {
+			s.owed.missed = missed
+		} else {
+			maps.Copy(s.owed.missed, missed)
+		}
+		if len(s.owed.list) == 0 && len(s.owed.missed) == 0 {
 			s.owed.running = false
 			goOn = false
 		}

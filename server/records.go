@@ -84,10 +84,15 @@ func (l *link) facts(host, sent, method, path string) pages.Facts {
 }
 
 // record appends to a tenant's journal. Nothing may be acknowledged when it
-// fails.
-func (s *Server) record(n *tenant, r *api.Record) error {
-	err := n.journal.Append(r)
+// fails; that there was something is told by the journal later.
+func (s *Server) record(n *tenant, r *api.Record) error { return s.recordIn(n.journal, r) }
+
+func (s *Server) recordIn(j *journal.Journal, r *api.Record) error {
+	err := j.Append(r)
 	s.noteStorage(err)
+	if err != nil {
+		s.missed(j)
+	}
 	return err
 }
 

@@ -226,10 +226,11 @@ func (s *Server) drain(administration *http.Server) {
 // recordRefusal writes the record of a refused connection.
 func (s *Server) recordRefusal(trajectory string, r *api.Record) {
 	j, err := s.journal.Journal(trajectory)
-	if err == nil {
-		err = j.Append(r)
+	if err != nil {
+		s.noteStorage(err)
+		return
 	}
-	s.noteStorage(err)
+	_ = s.recordIn(j, r) // nothing was acknowledged; the store reports its state
 }
 
 // boundedLog is what net/http speaks into: rarely of use, and full of what

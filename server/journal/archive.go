@@ -23,7 +23,9 @@ func (s *Store) Begin(trajectory string) (*Journal, error) {
 	if err := old.close(); err != nil {
 		return nil, fmt.Errorf("journal of %q: %w: %w", trajectory, ErrStorage, err)
 	}
+	old.setMoved(true)
 	if err := os.Rename(old.dir, filepath.Join(s.o.Dir, name)); err != nil {
+		old.setMoved(false)
 		return nil, fmt.Errorf("journal of %q: set the earlier one aside: %w: %w", trajectory, ErrStorage, err)
 	}
 	archived, err := s.recover(name)

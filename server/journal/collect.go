@@ -28,7 +28,7 @@ func (s *Store) List() ([]api.JournalInfo, error) {
 		if j.name == api.Unattributed {
 			continue
 		}
-		last, err := j.last()
+		last, err := j.written()
 		if err != nil {
 			return nil, fmt.Errorf("journal of %q: %w", j.name, err)
 		}
@@ -39,10 +39,13 @@ func (s *Store) List() ([]api.JournalInfo, error) {
 	return list, nil
 }
 
-// last is when the journal was last written to; for one without a line, when it
+// written is when the journal was last written to; for one without a line, when it
 // was made.
-func (j *Journal) last() (time.Time, error) {
-	fi, err := os.Stat(j.path())
+func (j *Journal) written() (time.Time, error) {
+	j.mu.Lock()
+	path := j.path()
+	j.mu.Unlock()
+	fi, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		fi, err = os.Stat(j.dir)
 	}
@@ -63,7 +66,7 @@ func (s *Store) Remove(name string, before time.Time) (known bool, err error) {
 	if !ok || name == api.Unattributed {
 		return false, nil
 	}
-	last, err := j.last()
+	last, err := j.written()
 	if err != nil {
 		return true, fmt.Errorf("journal of %q: %w: %w", name, ErrStorage, err)
 	}
@@ -72,7 +75,9 @@ func (s *Store) Remove(name string, before time.Time) (known bool, err error) {
 	}
 	_ = j.sync() // so that the flusher has no business with it any more
 	aside := filepath.Join(s.o.Dir, removing+name)
+	j.setMoved(true)
 	if err := errors.Join(os.RemoveAll(aside), os.Rename(j.dir, aside)); err != nil {
+		j.setMoved(false)
 		return true, fmt.Errorf("journal of %q: %w: %w", name, ErrStorage, err)
 	}
 	s.mu.Lock()

@@ -42,19 +42,25 @@ func (s *Store) flusher() {
 	}
 }
 
-// sync flushes bodies before the lines that name them.
+// sync flushes bodies before the lines that name them, and segments in their order.
 func (j *Journal) sync() error {
 	j.mu.Lock()
-	paths, flush, f := j.unsynced, j.flush, j.file
-	if j.drops.flush {
-		paths = append(paths, j.dropPath(), j.dir)
+	paths, full, flush, f := j.unsynced, j.full, j.flush, j.file
+	for _, c := range []*lostCount{&j.drops, &j.misses} {
+		if c.flush {
+			paths = append(paths, j.countPath(c), j.dir)
+			c.flush = false
+		}
 	}
-	j.unsynced, j.flush, j.drops.flush = nil, false, false
+	j.unsynced, j.full, j.flush = nil, nil, false
 	j.mu.Unlock()
 
 	var errs []error
 	for _, p := range paths {
 		errs = append(errs, syncPath(p))
+	}
+	for _, f := range full {
+		errs = append(errs, f.Sync(), f.Close())
 	}
 	if flush && f != nil {
 		errs = append(errs, f.Sync())

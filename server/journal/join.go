@@ -20,7 +20,7 @@ const maxAhead = 1 << 16
 // Only with more than maxAhead of them (one exchange that outlasts so many
 // others) is a single outcome looked for on its own.
 type outcomes struct {
-	lines *lineReader // how far it has run; nil before the first search
+	lines *lines // how far it has run; nil before the first search
 	found map[uint64]span
 	done  uint64 // records up to here were delivered or passed
 }
@@ -40,11 +40,7 @@ func (r *reading) outcome(seq uint64, first span) (*api.Outcome, error) {
 		return r.decodeOutcome(at)
 	}
 	if r.ahead.lines == nil {
-		lines, err := r.lines(first.off, r.size)
-		if err != nil {
-			return nil, err
-		}
-		r.ahead.lines = lines
+		r.ahead.lines = r.file.lines(first.off, r.size)
 	}
 	if len(r.ahead.found) >= r.j.store.maxAhead {
 		maps.DeleteFunc(r.ahead.found, func(seq uint64, _ span) bool { return seq <= r.ahead.done })

@@ -25,24 +25,28 @@ type Journal struct {
 	// broken is why this journal cannot be used, if recovery could not read it.
 	broken error
 
-	mu      sync.Mutex
-	file    file                // nil until the first line of this process
-	closed  bool                //
-	resting bool                // nobody writes to it at present: who follows it has seen all
-	size    int64               // bytes of complete lines; nothing beyond counts
-	torn    bool                // bytes may stand beyond size
-	seq     uint64              // of the last record
-	prev    []byte              // digest of the last line, hex
-	running map[uint64]struct{} // records whose outcome is still to come
-	wake    chan struct{}       // closed by the next line; nil when nobody waits
+	mu       sync.Mutex
+	segments []segment           // never empty; only added to, so that a copy of it stays true
+	file     file                // the last segment's; nil until the first line of this process
+	closed   bool                //
+	moved    bool                // its directory is no longer, or not for long, at dir
+	resting  bool                // nobody writes to it at present: who follows it has seen all
+	size     int64               // bytes of complete lines in all segments; nothing beyond counts
+	torn     bool                // bytes may stand beyond size
+	seq      uint64              // of the last record
+	prev     []byte              // digest of the last line, hex
+	running  map[uint64]struct{} // records whose outcome is still to come
+	wake     chan struct{}       // closed by the next line; nil when nobody waits
 
 	bodyBytes int64 // in bodies/ and in spools
 	lent      int64 // bytes of bodies that are only passed on, see Spool.Hold
 	truncated uint64
-	drops     dropCount
+	drops     lostCount // beyond the quota
+	misses    lostCount // that could not be written
 
 	flush    bool     // lines were written since the last flush
-	unsynced []string // files and directories to flush besides journal.jsonl
+	full     []file   // segments that are written to no more, and not flushed yet
+	unsynced []string // files and directories to flush besides segments
 }
 
 // file is what a journal needs of its file.
@@ -63,12 +67,17 @@ func (s *Store) newJournal(name string) *Journal {
 		name:       name,
 		dir:        filepath.Join(s.o.Dir, name),
 		unresolved: make(map[uint64]struct{}),
+		segments:   []segment{{n: 1}},
+		drops:      lostCount{cause: causeQuota},
+		misses:     lostCount{cause: causeStorage},
 		prev:       slices.Clone(zeroPrev),
 		running:    make(map[uint64]struct{}),
 	}
 }
 
-func (j *Journal) path() string    { return filepath.Join(j.dir, "journal.jsonl") }
+// path is that of the segment which is written to.
+func (j *Journal) path() string    { return filepath.Join(j.dir, j.last().name()) }
+func (j *Journal) last() segment   { return j.segments[len(j.segments)-1] }
 func (j *Journal) bodyDir() string { return filepath.Join(j.dir, "bodies") }
 
 // Append writes r as the next record and gives it its Seq and Prev, and its ID,
@@ -189,7 +198,10 @@ func (j *Journal) write(l *line, seq uint64) error {
 		return err
 	}
 	b := l.seal(seq, j.prev)
-	if _, err := j.file.WriteAt(b, j.size); err != nil {
+	if used := j.size - j.last().start; used > 0 && used+int64(len(b)) > j.store.o.Segment {
+		j.rotate()
+	}
+	if _, err := j.file.WriteAt(b, j.size-j.last().start); err != nil {
 		j.torn = true
 		j.mend() // now if the disk lets us, else before the next line
 		return j.storageError(err)
@@ -226,12 +238,34 @@ func (j *Journal) ready() error {
 	return nil
 }
 
-// mend cuts the file back to its last complete line.
+// rotate begins the next segment, whose name is flushed with the line that comes. Where
+// it cannot be made the present one goes on: that no file can be had is no reason to
+// refuse evidence. The lock is held.
+func (j *Journal) rotate() {
+	next := segment{n: j.last().n + 1, start: j.size}
+	f, err := j.store.openFile(filepath.Join(j.dir, next.name()))
+	if err == nil {
+		err = f.Truncate(0) // what a broken off attempt left, if anything
+	}
+	if err != nil {
+		j.store.problem(fmt.Sprintf("journal of %q: segment %d goes on beyond its length, for no further one can be made: %v", j.name, j.last().n, err))
+		if f != nil {
+			f.Close() // nothing was written to it
+		}
+		return
+	}
+	j.full = append(j.full, j.file)
+	j.file = f
+	j.segments = append(j.segments, next)
+	j.unsynced = append(j.unsynced, j.dir)
+}
+
+// mend cuts the last segment back to its last complete line.
 func (j *Journal) mend() error {
 	if !j.torn {
 		return nil
 	}
-	if err := j.file.Truncate(j.size); err != nil {
+	if err := j.file.Truncate(j.size - j.last().start); err != nil {
 		return err
 	}
 	j.torn = false
@@ -276,7 +310,7 @@ func (j *Journal) Status() api.JournalStatus {
 		Records:   j.seq,
 		Bytes:     j.size + j.bodyBytes,
 		Truncated: j.truncated,
-		Dropped:   j.drops.total,
+		Dropped:   j.drops.total + j.misses.total,
 	}
 }
 

@@ -33,14 +33,18 @@ func (j *Journal) Read(ctx context.Context, q api.JournalQuery, yield func(line 
 	if j.broken != nil {
 		return fmt.Errorf("journal of %q: %w", j.name, j.broken)
 	}
+	root, err := j.openDir()
+	if err != nil {
+		return err
+	}
 	size, running := j.snapshot()
 	r := &reading{
-		j: j, ctx: ctx, q: q, yield: yield,
+		j: j, ctx: ctx, q: q, yield: yield, file: segmentReader{root: root, segments: j.segmentList},
 		filter: newFilter(q), size: size, running: running,
 		ahead: outcomes{found: make(map[uint64]span)},
 	}
 	defer r.close()
-	err := r.present()
+	err = r.present()
 	if err == nil && q.Follow {
 		err = r.follow()
 	}
@@ -48,6 +52,35 @@ func (j *Journal) Read(ctx context.Context, q api.JournalQuery, yield func(line 
 		return nil
 	}
 	return err
+}
+
+// openDir opens the journal's directory, which a reader then holds on to: the next
+// journal of the trajectory may take the place of this one meanwhile.
+func (j *Journal) openDir() (*os.Root, error) {
+	root, err := os.OpenRoot(j.dir)
+	if err != nil {
+		return nil, fmt.Errorf("journal of %q: %w", j.name, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.moved { // so it may be another's directory
+		root.Close() // nothing was read
+		return nil, fmt.Errorf("journal of %q was set aside or removed just now; read it again", j.name)
+	}
+	return root, nil
+}
+
+// setMoved notes that the directory is about to get another name, or stayed.
+func (j *Journal) setMoved(moved bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.moved = moved
+}
+
+func (j *Journal) segmentList() []segment {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.segments
 }
 
 // snapshot returns the size of what is written and the records then running.
@@ -61,7 +94,7 @@ func (j *Journal) snapshot() (size int64, running map[uint64]struct{}) {
 	return j.size, running
 }
 
-// span is where a line stands in the file.
+// span is where a line stands in the journal.
 type span struct {
 	off int64
 	len int
@@ -74,7 +107,7 @@ type reading struct {
 	q       api.JournalQuery
 	yield   func([]byte) error
 	filter  filter
-	file    *os.File
+	file    segmentReader
 	size    int64               // the reading before following ends here
 	running map[uint64]struct{} // at that moment
 
@@ -86,32 +119,16 @@ type reading struct {
 }
 
 func (r *reading) close() {
-	if r.file != nil {
-		r.file.Close() // only read from
+	if r.ahead.lines != nil {
+		r.ahead.lines.close()
 	}
-}
-
-// lines reads the file from off to end.
-func (r *reading) lines(off, end int64) (*lineReader, error) {
-	if r.file == nil {
-		f, err := os.Open(r.j.path())
-		if err != nil {
-			return nil, fmt.Errorf("journal of %q: %w", r.j.name, err)
-		}
-		r.file = f
-	}
-	return newLineReader(io.NewSectionReader(r.file, off, end-off), off), nil
+	r.file.close()
 }
 
 // each calls f with every line between off and end.
 func (r *reading) each(off, end int64, f func(line []byte, at span) error) error {
-	if off >= end {
-		return nil
-	}
-	lines, err := r.lines(off, end)
-	if err != nil {
-		return err
-	}
+	lines := r.file.lines(off, end)
+	defer lines.close()
 	for n := 0; ; n++ {
 		if n%64 == 0 && r.ctx.Err() != nil {
 			return r.ctx.Err()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/linuxarena/ctis/server/api"
@@ -28,34 +29,32 @@ func (s *Store) recover(name string) (*Journal, error) {
 	if err := j.countBodies(); err != nil {
 		return j, err
 	}
-	if p := j.drops.load(j.dropPath()); p != "" {
-		s.problem(fmt.Sprintf("journal of %q: %s", name, p))
+	for _, c := range []*lostCount{&j.drops, &j.misses} {
+		if p := c.load(j.countPath(c)); p != "" {
+			s.problem(fmt.Sprintf("journal of %q: %s", name, p))
+		}
 	}
-	f, err := os.OpenFile(j.path(), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return j, nil // killed before the first line
-	}
-	if err != nil {
-		return j, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
+	segments, size, missing, err := findSegments(j.dir)
 	if err != nil {
 		return j, err
 	}
 	r := recovery{j: j, prev: j.prev}
-	if err := r.scan(f); err != nil {
-		return j, err
+	for _, n := range missing {
+		r.report("segment %q is missing", segment{n: n}.name())
 	}
-	if r.end < fi.Size() {
-		r.cut(f, fi.Size())
+	if len(segments) > 0 { // else it was killed before the first line
+		j.segments = segments
+		if err := r.scan(size); err != nil {
+			return j, err
+		}
 	}
 	s.mu.Lock()
 	s.problems = append(s.problems, r.problems...)
 	s.mu.Unlock()
 
 	j.drops.total = max(j.drops.total, j.drops.told)
-	if j.drops.untold() > 0 { // killed between two gap records
+	j.misses.total = max(j.misses.total, j.misses.told)
+	if j.drops.untold()+j.misses.untold() > 0 { // killed between two gap records
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if err := j.tellGap(); err != nil {
@@ -108,21 +107,36 @@ type recovery struct {
 	next  int64
 }
 
-func (r *recovery) scan(f io.Reader) error {
-	lines := newLineReader(f, 0)
+// scan judges the lines of all segments, which have size bytes, and takes off the tail.
+func (r *recovery) scan(size int64) error {
+	root, err := os.OpenRoot(r.j.dir)
+	if err != nil {
+		return err
+	}
+	files := &segmentReader{root: root, segments: func() []segment { return r.j.segments }}
+	defer files.close()
+	lines := files.lines(0, size)
+	defer lines.close()
 	for {
 		line, off, err := lines.next()
 		if errors.Is(err, io.EOF) {
-			r.judge(nil, true)
-			return nil
+			break
 		}
 		if err != nil && !errors.Is(err, errTorn) {
 			return err
 		}
 		r.judge(line, false)
 		r.line = append(r.line[:0], line...)
-		r.off, r.whole, r.next = off, err == nil, lines.off
+		// What is good is vouched for or JSON: a line that lacks its newline at the end
+		// of a segment that is not the last is neither followed nor whole.
+		r.off, r.next = off, lines.off
+		r.whole = err == nil && r.next-off == int64(len(line))+1
 	}
+	r.judge(nil, true)
+	if r.end < size {
+		return r.cut(size)
+	}
+	return nil
 }
 
 // judge decides about r.line, now that its successor is known.
@@ -194,7 +208,11 @@ func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 		if err != nil {
 			report("record %d does not say how many it stands for", h.seq)
 		}
-		j.drops.told += n
+		if bytes.Contains(line, []byte(causeStorage)) {
+			j.misses.told += n
+		} else {
+			j.drops.told += n
+		}
 	}
 }
 
@@ -213,22 +231,42 @@ func (r *recovery) report(format string, args ...any) {
 	r.problems = append(r.problems, p)
 }
 
-// cut sets the tail aside as journal.jsonl.cut-<n> and takes it off the file.
-// Where that cannot be done, on a full disk, the next line does it.
-func (r *recovery) cut(f *os.File, size int64) {
+// cut sets the tail aside and takes it off the journal: what is left of the segment it
+// begins in is copied to a name ending in .cut-<n>, and segments after that get such a
+// name. Where the copy cannot be made, on a full disk, the next line goes over it.
+func (r *recovery) cut(size int64) error {
 	r.damage = 0 // this is told however much was told before
-	n := size - r.end
-	aside, err := setAside(io.NewSectionReader(f, r.end, n), r.j.path())
+	end := size
+	for last := r.j.last(); len(r.j.segments) > 1 && last.start >= r.end; last = r.j.last() {
+		aside, err := moveAside(filepath.Join(r.j.dir, last.name()), "cut")
+		if err != nil {
+			return err
+		}
+		r.report("%d unfinished bytes at the end were moved to %q", end-last.start, aside)
+		end = last.start
+		r.j.segments = r.j.segments[:len(r.j.segments)-1]
+	}
+	r.j.unsynced = append(r.j.unsynced, r.j.dir)
+	if end == r.end {
+		return nil
+	}
+	f, err := os.OpenFile(r.j.path(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	from := r.end - r.j.last().start
+	aside, err := setAside(io.NewSectionReader(f, from, end-r.end), f.Name())
 	if err == nil {
-		err = f.Truncate(r.end)
+		err = f.Truncate(from)
 	}
 	if err != nil {
 		r.j.torn = true
-		r.report("%d unfinished bytes at the end could not be set aside: %v", n, err)
-		return
+		r.report("%d unfinished bytes at the end could not be set aside: %v", end-r.end, err)
+		return nil
 	}
-	r.report("%d unfinished bytes at the end were moved to %q", n, aside)
-	r.j.unsynced = append(r.j.unsynced, r.j.dir)
+	r.report("%d unfinished bytes at the end were moved to %q", end-r.end, aside)
+	return nil
 }
 
 // setAside copies the tail to the first free name beside the journal.

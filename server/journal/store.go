@@ -1,9 +1,9 @@
 // Package journal is the durable record of everything every trajectory sent to
 // the simulator and what it got back.
 //
-// A trajectory's journal is a directory: journal.jsonl holds one JSON line per
-// exchange (api.Record), a second one (api.Outcome) where the outcome was only
-// known later, and bodies/ holds what is too large for a line, named by its
+// A trajectory's journal is a directory: journal.jsonl and the segments after it hold
+// one JSON line per exchange (api.Record), a second one (api.Outcome) where the outcome
+// was only known later, and bodies/ holds what is too large for a line, named by its
 // SHA-256. Each line carries the digest of the line before it, and records are
 // numbered from 1 without gaps.
 //
@@ -15,7 +15,9 @@
 //   - Lines reach stable storage in batches, [Options.SyncEvery] apart, never
 //     holding up a writer.
 //   - What does not fit a trajectory's quota is itself on record: first bodies
-//     are left out (truncated), then whole requests (kind gap, see quota.go).
+//     are left out (truncated), then whole requests (kind gap, see lost.go).
+//   - What a full disk has no room for is not acknowledged, is counted where no room
+//     is needed, and is on record as a gap once there is room again.
 //   - Opening repairs what a crash left: an unfinished tail is set aside, never
 //     deleted, and everything before it is kept as it is.
 //
@@ -60,6 +62,7 @@ type Options struct {
 	Temp      string        // where bodies are collected; on Dir's filesystem, so that they can be linked. Default: Dir + ".tmp"
 	BodyLimit int64         // bytes; a longer body is not kept
 	Quota     int64         // bytes on disk per trajectory
+	Segment   int64         // bytes of lines in one file; one line of a longer file may be longer
 	SyncEvery time.Duration // how long a written line may wait for stable storage
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -110,6 +113,9 @@ func open(o Options, openFile func(string) (file, error)) (*Store, error) {
 	}
 	if o.Quota <= 0 {
 		o.Quota = DefaultQuota
+	}
+	if o.Segment <= 0 {
+		o.Segment = DefaultSegment
 	}
 	if o.SyncEvery <= 0 {
 		o.SyncEvery = DefaultSyncEvery
@@ -248,6 +254,7 @@ func (s *Store) Journal(trajectory string) (*Journal, error) {
 	if err := os.MkdirAll(j.bodyDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("journal of %q: %w: %w", trajectory, ErrStorage, err)
 	}
+	j.prepareCounts()
 	j.unsynced = append(j.unsynced, s.o.Dir, j.dir)
 	s.journals[trajectory] = j
 	return j, nil

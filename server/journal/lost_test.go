@@ -191,3 +191,102 @@ func TestADamagedCountOfDropsIsSetAside(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAFullDiskHadNoRoomForIsOnRecordOnce counts while nothing can be written, also
+// over the end of the process, and looks for the number once there is room.
+func TestWhatAFullDiskHadNoRoomForIsOnRecordOnce(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		d := &disk{room: 1 << 20}
+		s, j := openOn(t, d)
+		mustAppend(t, j, exchange("/1"))
+		if err := j.sync(); err != nil {
+			t.Fatal(err)
+		}
+		d.set(func(d *disk) { d.room = j.Status().Bytes })
+		for range 7 {
+			if err := j.Append(exchange("/lost")); !errors.Is(err, ErrStorage) {
+				t.Fatal(err)
+			}
+			j.Missed()
+		}
+		if err := j.TellMissed(); !errors.Is(err, ErrStorage) {
+			t.Errorf("told of on a full disk: %v", err)
+		}
+		if st := j.Status(); st.Dropped != 7 || st.Records != 1 {
+			t.Errorf("status %+v", st)
+		}
+		if killed {
+			// Not closed: as after kill -9. The second store finds what is on the disk.
+			s = openStore(t, Options{Dir: filepath.Dir(j.dir)})
+			j.closed = true // the first must not write any more
+			j, _ = s.Lookup("t1")
+		} else {
+			d.set(func(d *disk) { d.room = 1 << 20 })
+			if err := errors.Join(j.TellMissed(), j.TellMissed()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustAppend(t, j, exchange("/2"))
+		checkTold := func(j *Journal) {
+			t.Helper()
+			lines := read(t, j, api.JournalQuery{})
+			checkChain(t, lines)
+			if len(lines) != 3 {
+				t.Fatalf("%d records", len(lines))
+			}
+			if r := parse(t, lines[1]); r.Kind != api.KindGap || r.Dropped != 7 || !strings.Contains(r.Error, "7 requests have no record and were not acknowledged") {
+				t.Errorf("killed %v: %+v", killed, r)
+			}
+			if st := j.Status(); st.Dropped != 7 || st.Records != 3 {
+				t.Errorf("status %+v", st)
+			}
+		}
+		checkTold(j)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again := openStore(t, Options{Dir: filepath.Dir(j.dir)})
+		j, _ = again.Lookup("t1")
+		checkTold(j)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBothCausesOfGapsAreCountedApart: what one of them is told of is not taken for the
+// other's, also after another start.
+func TestBothCausesOfGapsAreCountedApart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	s := tight(t, dir)
+	j := journalOf(t, s, "t1")
+	for range 20 {
+		mustAppend(t, j, bulky())
+	}
+	j.Missed()
+	want := j.Status()
+	if want.Dropped < 10 {
+		t.Fatalf("status %+v", want)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s = tight(t, dir)
+		j, _ = s.Lookup("t1")
+		var quota, disk uint64
+		for _, line := range read(t, j, api.JournalQuery{Kinds: []string{api.KindGap}}) {
+			if r := parse(t, line); strings.Contains(r.Error, "quota") {
+				quota += r.Dropped
+			} else {
+				disk += r.Dropped
+			}
+		}
+		if disk != 1 || quota != want.Dropped-1 || j.Status().Dropped != want.Dropped {
+			t.Errorf("told are %d for quota and %d for the disk, status %+v, want %d in all", quota, disk, j.Status(), want.Dropped)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
