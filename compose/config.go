@@ -61,12 +61,16 @@ func readTOML(file string, content []byte, ps *Problems) (r *configReader, doc m
 			ps.errorf(place{File: file, Line: 1, Column: 1}, "%s", err)
 			return nil, nil
 		}
-		message := strings.TrimSuffix(syntax.Message, ".")
-		message = strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]
-		ps.errorf(placeIn(file, src, syntax.Position.Start), "%s", message)
+		ps.errorf(placeIn(file, src, syntax.Position.Start), "%s", syntaxMessage(syntax))
 		return nil, nil
 	}
 	return &configReader{index: indexTOML(file, src), problems: ps}, doc
+}
+
+// syntaxMessage is what the TOML library says, as part of a line.
+func syntaxMessage(e toml.ParseError) string {
+	message := strings.TrimSuffix(e.Message, ".")
+	return strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

@@ -143,6 +143,11 @@ func (d *diagnosis) service(name string, s types.ServiceConfig, p *types.Project
 			at, _ := d.fileOf(name, f.Path)
 			d.problems.errorf(at, "service %q reads env file %q: %s", name, d.model.shown(f.Path), reason(err)).
 				hint("create it, or write env_file: [{path: …, required: false}]")
+		} else if err == nil && f.Format == "" && unreadable == nil {
+			before := len(*d.problems)
+			if d.model.envFileMistakes(d.problems, f.Path, p.Environment); len(*d.problems) > before {
+				bad("env_file")
+			}
 		}
 	}
 	return wrong, unreadable == nil

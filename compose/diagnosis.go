@@ -31,12 +31,16 @@ type diagnosis struct {
 	// standIns are, for values that cannot be interpolated or given their type, others
 	// that can, so that the schema can be asked about what stands beside them.
 	standIns map[*yaml.Node]string
+
+	lost         []lostFile
+	skipIncludes bool // something is wrong with them
 }
 
 // explain reports at least one error. It returns the model all the same where
 // only its consistency is at fault, so that further checks can be made.
 func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 	before := len(*d.problems)
+	d.losses()
 	for _, x := range d.sources {
 		d.interpolation(x)
 		d.attributes(x)
@@ -62,19 +66,79 @@ func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 		}
 		return nil
 	}
-	structural, uses := d.bears()
-	structural = structural || d.elsewhere() || slices.ContainsFunc(d.sources, func(x *yamlIndex) bool { return x.repeatsEntry })
-	if structural {
+	if d.structural() {
+		if len(*d.problems) == before && !d.repeated() {
+			d.report(cause, "")
+		}
 		return nil
 	}
 	d.services(ctx, rest)
-	switch {
-	case len(*d.problems) == before && !d.repeated():
+	if len(*d.problems) == before && !d.repeated() {
 		d.report(cause, "")
-	case uses:
-		return nil
 	}
 	return rest
+}
+
+// losses reports the files that others name and that cannot be used, and takes
+// what names them out.
+func (d *diagnosis) losses() {
+	for _, f := range d.lost {
+		var refused *refusedError
+		switch {
+		case errors.As(f.err, &refused): // reported
+		case f.err != nil && remote(f.path) != "":
+			d.problems.errorf(f.at, "%q is on another machine, and an environment is read from this one", remote(f.path)).
+				hint("put a copy beside the environment and name its path")
+		case f.err == nil:
+			d.model.envFileMistakes(d.problems, f.path, f.env)
+		case errors.As(f.err, new(*fs.PathError)):
+			d.problems.errorf(f.at, "%q: %s", d.model.shown(f.path), reason(f.err))
+		default:
+			d.problems.yaml(d.model.shown(f.path), f.err)
+		}
+		if f.extends == nil {
+			d.skipIncludes = true
+		} else {
+			d.wrong(f.in, f.extends)
+		}
+	}
+	for _, x := range d.sources {
+		if slices.Contains(d.model.files, x.path) {
+			d.extendsCircles(x)
+		}
+	}
+}
+
+// extendsCircles finds services of one file that extend each other, and names each
+// circle at one of them.
+func (d *diagnosis) extendsCircles(x *yamlIndex) {
+	next := map[string]string{}
+	if services := x.value("services"); services != nil {
+		each(resolved(services), func(name string, service *yaml.Node) {
+			_, other := member(resolved(service), "extends", mergeDepth)
+			if other != nil && resolved(other).Kind == yaml.MappingNode {
+				if _, file := member(other, "file", mergeDepth); file != nil {
+					return
+				}
+				_, other = member(other, "service", mergeDepth)
+			}
+			if other != nil {
+				next[name] = d.written().text(x)(other)
+			}
+		})
+	}
+	for _, first := range sortedKeys(next) {
+		way := []string{first}
+		for name := next[first]; name != "" && name >= first && !slices.Contains(way[1:], name); name = next[name] {
+			if way = append(way, name); name == first {
+				at, _ := x.find([]string{"services", first, "extends"})
+				d.problems.errorf(at, "services extend each other in a circle: %s", strings.Join(way, " extends ")).
+					hint("remove one of the extends")
+				d.wrong(x, []string{"services", first, "extends"})
+				break
+			}
+		}
+	}
 }
 
 // stoppedAt reports what compose-go has stopped at, unless that is done, and
@@ -110,7 +174,12 @@ func (d *diagnosis) mistake(ctx context.Context, err error) bool {
 	default:
 		d.report(err, "")
 	}
-	if !own || !d.wrong(x, path) {
+	if !own {
+		before := d.skipIncludes
+		d.skipIncludes = true
+		return !before
+	}
+	if !d.wrong(x, path) {
 		return false
 	}
 	d.besides(ctx, x, path)
@@ -195,7 +264,7 @@ func (d *diagnosis) interpolationWith(x *yamlIndex, vars types.Mapping) {
 		}
 		var missing *template.MissingRequiredError
 		var invalid *template.InvalidTemplateError
-		name := strings.ReplaceAll(strings.Join(path, "."), ".[]", "[]")
+		name := x.name(n)
 		switch {
 		case errors.As(err, &missing):
 			state := "not set"

@@ -100,11 +100,11 @@ func Load(ctx context.Context, o Options) (*Environment, Problems) {
 func loadDeclared(ctx context.Context, o Options, dir, file string, content []byte) (*Environment, Problems) {
 	config, ps := ParseConfig(file, content)
 	if config == nil {
-		return nil, ps
+		return nil, besidesTOML(ctx, o, dir, file, content, ps)
 	}
 	l := &environmentLoad{o: o, dir: dir, config: config, problems: ps, shownFiles: []string{file}}
 	env := l.load(ctx)
-	ps = l.problems.sorted(l.shownFiles)
+	ps = l.sure().sorted(l.shownFiles)
 	if ps.HasErrors() {
 		return nil, ps
 	}
@@ -144,6 +144,25 @@ type environmentLoad struct {
 	config     *Config
 	problems   Problems
 	shownFiles []string // the order in which files are reported
+	unsure     []place  // where variables are used whose value is not known
+}
+
+// sure are the problems without what depends on variables that are not known.
+func (l *environmentLoad) sure() Problems {
+	return slices.DeleteFunc(l.problems, func(p Problem) bool {
+		return slices.Contains(l.unsure, place{p.File, p.Line, p.Column})
+	})
+}
+
+// check holds the project against its config, and drops what only follows from
+// mistakes that are told already.
+func (l *environmentLoad) check(c *checker, affected []string) {
+	before := len(l.problems)
+	c.check()
+	about := func(p Problem) bool {
+		return slices.ContainsFunc(affected, func(name string) bool { return strings.Contains(p.Message, name) })
+	}
+	l.problems = append(l.problems[:before:before], slices.DeleteFunc(slices.Clone(l.problems[before:]), about)...)
 }
 
 // shown is a path as the user would write it.
@@ -162,6 +181,10 @@ type composed struct {
 	vars    types.Mapping
 	sources sources
 	project *types.Project
+
+	// affected are the names of what is wrong in a way that other problems would
+	// follow from.
+	affected []string
 }
 
 // compose resolves the Compose project; nil where the problems say why it cannot be.
@@ -183,16 +206,23 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 	}
 	vars, err := m.variables(id)
 	if err != nil {
-		m.envFileProblem(&l.problems, err)
+		l.problems.errorf(place{File: l.shown(m.envFiles[0])}, "%s", err)
 		return nil
 	}
 	l.requiredVariables(vars)
 	l.apiKeys(vars)
 
-	src, safe := m.takeInventory(vars, &l.problems)
+	v := newInventory(m, &l.problems)
+	src, safe := v.take(vars)
 	if !safe {
 		return nil
 	}
+	for _, u := range references(src) {
+		if slices.Contains(m.unsure, u.name) {
+			l.unsure = append(l.unsure, u.at)
+		}
+	}
+	var affected []string
 	unsetVariables(m, src, vars, &l.problems)
 	project, err := m.load(ctx, id)
 	if err != nil {
@@ -200,12 +230,13 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 			l.problems.errorf(place{File: l.shown(m.files[0])}, "%s", ctx.Err())
 			return nil
 		}
-		d := diagnosis{model: m, id: id, vars: vars, sources: src, problems: &l.problems}
+		d := diagnosis{model: m, id: id, vars: vars, sources: src, problems: &l.problems, lost: v.lost}
 		if project = d.explain(ctx, err); project == nil {
 			return nil
 		}
+		affected = d.affected()
 	}
-	return &composed{model: m, id: id, vars: vars, sources: src, project: project}
+	return &composed{model: m, id: id, vars: vars, sources: src, project: project, affected: affected}
 }
 
 func (l *environmentLoad) load(ctx context.Context) *Environment {
@@ -218,7 +249,7 @@ func (l *environmentLoad) load(ctx context.Context) *Environment {
 	m, project := p.model, p.project
 	other := l.other(ctx, m)
 	c := checker{config: l.config, dir: l.dir, id: p.id, project: project, other: other, sources: p.sources, model: m, vars: p.vars, problems: &l.problems}
-	c.check()
+	l.check(&c, p.affected)
 	if l.problems.HasErrors() {
 		return nil
 	}

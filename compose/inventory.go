@@ -29,11 +29,24 @@ type inventory struct {
 	found    sources // what is included comes before what includes it
 	visited  map[string]bool
 	indexed  map[string]*yamlIndex // by path; nil: no YAML
+	errs     map[string]error      // by path
 	nodes    int
 	work     int
 	ports    int
 	refused  bool
 	visits   []composeFile // each reading of a file, in order
+	lost     []lostFile
+}
+
+// lostFile is a file that another names and that Compose cannot use. That is for
+// Compose to refuse; but it would name a first one only.
+type lostFile struct {
+	path    string // absolute
+	at      place  // where it is named
+	err     error
+	in      *yamlIndex    // names it
+	extends []string      // the path of an extends that names it; nil: it is included
+	env     types.Mapping // of an env file: what its values are made of; nil: it is a Compose file
 }
 
 // composeFile is one file on the way of an inventory.
@@ -47,6 +60,8 @@ type composeFile struct {
 	at       place         // where it is mentioned
 	from     []string      // the files that lead to it
 	extended bool          // its includes are not looked at
+	in       *yamlIndex    // the file that mentions it
+	extends  []string      // and the path there, of an extends
 }
 
 // takeInventory reports every file that must not be read, and every mistake in
@@ -58,7 +73,7 @@ func (m *model) takeInventory(vars types.Mapping, ps *Problems) (files sources, 
 }
 
 func newInventory(m *model, ps *Problems) *inventory {
-	return &inventory{model: m, problems: ps, visited: map[string]bool{}, indexed: map[string]*yamlIndex{}}
+	return &inventory{model: m, problems: ps, visited: map[string]bool{}, indexed: map[string]*yamlIndex{}, errs: map[string]error{}}
 }
 
 func (v *inventory) take(vars types.Mapping) (files sources, safe bool) {
@@ -92,6 +107,9 @@ func (v *inventory) visit(f composeFile) {
 		return
 	}
 	x := v.index(f)
+	if x == nil && f.in != nil && v.errs[f.path] != nil {
+		v.lost = append(v.lost, lostFile{path: f.path, at: f.at, err: v.errs[f.path], in: f.in, extends: f.extends})
+	}
 	if x == nil || v.full() {
 		return
 	}
@@ -108,8 +126,8 @@ func (v *inventory) visit(f composeFile) {
 		}
 		for _, section := range []string{"services", "jobs"} {
 			if _, services := member(root, section, mergeDepth); services != nil {
-				each(resolved(services), func(_ string, service *yaml.Node) {
-					v.extends(f, x, resolved(service))
+				each(resolved(services), func(name string, service *yaml.Node) {
+					v.extends(f, x, resolved(service), []string{section, name, "extends"})
 					v.ranges(f, x, resolved(service))
 				})
 			}
@@ -168,6 +186,9 @@ func (v *inventory) read(f composeFile) *yamlIndex {
 	own, shown := len(f.from) == 0, v.model.shown(f.path)
 	v.model.read.record(f.path)
 	content, err := readFile(f.path)
+	if err != nil {
+		v.errs[f.path] = err
+	}
 	var refused *refusedError
 	if errors.As(err, &refused) {
 		v.refuse(shown, f.at, refused)
@@ -176,6 +197,7 @@ func (v *inventory) read(f composeFile) *yamlIndex {
 	var x *yamlIndex
 	if err == nil {
 		x, err = indexYAML(f.path, shown, content)
+		v.errs[f.path] = err
 	}
 	switch {
 	case errors.As(err, &refused):
@@ -185,7 +207,7 @@ func (v *inventory) read(f composeFile) *yamlIndex {
 		v.problems.yaml(shown, err)
 		return nil
 	case err != nil:
-		return nil // compose-go comes upon it too, and knows whether it is needed
+		return nil // noted by visit
 	case own:
 		x.repeated(v.problems)
 	}
@@ -211,7 +233,7 @@ func (v *inventory) include(f composeFile, x *yamlIndex, entry *yaml.Node) {
 	if len(paths) == 0 {
 		return
 	}
-	inner := composeFile{from: f.from, vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(entry)}
+	inner := composeFile{from: f.from, vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(entry), in: x}
 	first := absolute(f.base, paths[0])
 	switch {
 	case projectDir == "":
@@ -256,14 +278,20 @@ func (v *inventory) includedVariables(f composeFile, inner *composeFile, x *yaml
 	}
 	more, err := dotenv.GetEnvFromFile(f.vars, files)
 	if err != nil {
-		return // missing or malformed: Compose says so
+		if len(nodes) > 0 || !absent(files[0]) { // one that Compose looks for need not be there
+			for _, file := range files {
+				_, err := os.Stat(file)
+				v.lost = append(v.lost, lostFile{path: file, at: at, err: err, in: x, env: f.vars})
+			}
+		}
+		return
 	}
 	inner.vars, inner.envFiles = f.vars.Clone().Merge(more), f.envFiles+strings.Join(files, "\x00")
 	inner.levels = append(f.levels[:len(f.levels):len(f.levels)], files)
 }
 
 // extends follows the file that a service extends one of.
-func (v *inventory) extends(f composeFile, x *yamlIndex, service *yaml.Node) {
+func (v *inventory) extends(f composeFile, x *yamlIndex, service *yaml.Node, at []string) {
 	_, extends := member(service, "extends", mergeDepth)
 	_, file := member(extends, "file", mergeDepth)
 	if file == nil {
@@ -273,7 +301,7 @@ func (v *inventory) extends(f composeFile, x *yamlIndex, service *yaml.Node) {
 		path := absolute(f.base, name)
 		v.visit(composeFile{
 			path: path, workDir: filepath.Dir(path), base: filepath.Dir(path),
-			vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(file), from: f.from, extended: true,
+			vars: f.vars, envFiles: f.envFiles, levels: f.levels, at: x.place(file), from: f.from, extended: true, in: x, extends: at,
 		})
 	}
 }

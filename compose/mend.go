@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -172,6 +173,9 @@ func keepDeclared(root *yaml.Node, path []string) {
 // elsewhere says whether an included or extended file is wrong. Those cannot be
 // mended, for compose-go reads them itself; so included ones are left out.
 func (d *diagnosis) elsewhere() bool {
+	if d.skipIncludes {
+		return true
+	}
 	for path := range d.taken {
 		if !slices.Contains(d.model.files, path) {
 			return true
@@ -208,30 +212,71 @@ func (d *diagnosis) details(files []types.ConfigFile) (types.ConfigDetails, []fu
 // where one was taken out, what is missing then says nothing.
 var bearing = map[string][]string{
 	"services": {"networks", "network_mode", "extends", "profiles", "provider", "deploy", "scale", "x-default"},
-	"networks": {"ipam", "external", "driver", "enable_ipv4", "name"},
-	"volumes":  {"external", "name"},
+	"networks": {"ipam"},
 }
 
-// bears says whether other problems would follow from what was taken out:
-// structural, between services already; bearing, where they are used.
-func (d *diagnosis) bears() (structural, uses bool) {
+// structural says whether other problems would follow from what was taken out
+// between services already.
+func (d *diagnosis) structural() bool {
 	sections := []string{"services", "networks", "volumes", "secrets", "configs", "include", "name"}
 	for _, paths := range d.taken {
 		for _, path := range paths {
 			last := path[len(path)-1]
-			switch {
-			case len(path) == 1:
-				_, near := Nearest(last, sections)
-				structural = structural || near || slices.Contains(sections, last)
-			case len(path) < attributeDepth(path):
-				structural = true
-			default:
-				_, near := Nearest(last, bearing[path[0]])
-				uses = uses || near || slices.Contains(bearing[path[0]], last)
+			if _, near := Nearest(last, sections); len(path) == 1 && (near || slices.Contains(sections, last)) {
+				return true
+			}
+			if len(path) > 1 && len(path) < attributeDepth(path) {
+				return true
 			}
 		}
 	}
-	return structural, uses
+	return d.elsewhere() || slices.ContainsFunc(d.sources, func(x *yamlIndex) bool { return x.repeatsEntry })
+}
+
+// affected are the names, in quotes, of services and networks that lost what much
+// else depends on, and of services that extend such a one. What is said of
+// them besides would be wrong half the time.
+func (d *diagnosis) affected() []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, paths := range d.taken {
+		for _, path := range paths {
+			if len(path) != 3 {
+				continue
+			}
+			last := path[2]
+			near, ok := Nearest(last, bearing[path[0]])
+			if !ok && !slices.Contains(bearing[path[0]], last) {
+				continue
+			}
+			add(strconv.Quote(path[1]))
+			if last == "x-default" || near == "x-default" {
+				add("x-default")
+			}
+		}
+	}
+	for range mergeDepth {
+		for _, x := range d.sources {
+			services := x.value("services")
+			if services == nil {
+				continue
+			}
+			each(resolved(services), func(name string, service *yaml.Node) {
+				_, other := member(resolved(service), "extends", mergeDepth)
+				if other != nil && resolved(other).Kind == yaml.MappingNode {
+					_, other = member(other, "service", mergeDepth)
+				}
+				if other != nil && slices.Contains(names, strconv.Quote(resolved(other).Value)) {
+					add(strconv.Quote(name))
+				}
+			})
+		}
+	}
+	return names
 }
 
 // maxTrials is how many attributes are tried for the one that is at fault.
@@ -268,7 +313,7 @@ const maxMembers = 200
 // stopped: it stops at the first that is wrong.
 func (d *diagnosis) besides(ctx context.Context, x *yamlIndex, path []string) {
 	value := x.value(path...)
-	if value == nil || len(path) != 3 || path[0] != "services" {
+	if value == nil || len(path) != 3 || path[0] != "services" || path[2] == "extends" { // which is about others
 		return
 	}
 	value = resolved(value)

@@ -8,9 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -39,6 +37,10 @@ type model struct {
 	profiles []string // what --profile would say
 	shown    func(path string) string
 	read     inputs // what everything was read from
+
+	// unsure are variables that lines of env files may set that are not understood.
+	unsure []string
+	broken bool // there are such lines
 }
 
 // newModel finds the files. Where they are missing the problems say so, and
@@ -83,13 +85,14 @@ func newModel(o Options, dir string, c *Config, shown func(string) string) (*mod
 	if ps.HasErrors() {
 		return nil, ps
 	}
+	m.mendEnvFiles(&ps)
 	m.profiles = o.Profiles
 	if len(m.profiles) == 0 {
 		// The environment's own .env may choose profiles; the caller's shell may
 		// not, or two callers would get two different worlds.
 		vars, err := m.variables(placeholderID)
 		if err != nil {
-			m.envFileProblem(&ps, err)
+			ps.errorf(place{File: shown(m.envFiles[0])}, "%s", err)
 			return nil, ps
 		}
 		for p := range strings.SplitSeq(vars["COMPOSE_PROFILES"], ",") {
@@ -123,18 +126,39 @@ func (m *model) findEnvFiles(o Options, ps *Problems) {
 	}
 }
 
-var lineInEnvFile = regexp.MustCompile(`^failed to read (.+?): (?:line (\d+): )?(.*)$`)
+// standIn is the value of a variable that is not known: Compose takes it for text,
+// a number and for true.
+const standIn = "1"
 
-// envFileProblem reports an env file that cannot be understood.
-func (m *model) envFileProblem(ps *Problems, err error) {
-	at, text := place{File: m.shown(m.envFiles[0])}, err.Error()
-	if f := lineInEnvFile.FindStringSubmatch(strings.Join(strings.Fields(text), " ")); f != nil {
-		at.File, text = m.shown(f[1]), f[3]
-		if line, err := strconv.Atoi(f[2]); err == nil {
-			at.Line, at.Column = line, 1
+// mendEnvFiles reports each line of the env files that is not understood.
+func (m *model) mendEnvFiles(ps *Problems) {
+	vars := environMapping(m.environ)
+	for _, path := range m.envFiles {
+		if _, err := dotenv.GetEnvFromFile(vars, []string{path}); err == nil {
+			continue
+		}
+		m.broken = true
+		_, unsure := m.envFileMistakes(ps, path, vars)
+		m.unsure = append(m.unsure, unsure...)
+	}
+}
+
+// understood is what can be read of env files some lines of which are wrong.
+func (m *model) understood(vars types.Mapping) types.Mapping {
+	values := types.Mapping{}
+	for _, path := range m.envFiles {
+		var ignored Problems // reported once, by mendEnvFiles
+		more, _ := m.envFileMistakes(&ignored, path, vars.Clone().Merge(values))
+		for k, v := range more {
+			values[k] = v
 		}
 	}
-	ps.errorf(at, "not valid in an env file: %s", text).hint("each line is NAME=value")
+	for _, name := range m.unsure {
+		if _, known := values[name]; !known {
+			values[name] = standIn
+		}
+	}
+	return values
 }
 
 // checkEnvFiles reports the env files that must not be read.
@@ -211,6 +235,9 @@ func (m *model) variables(name string) (types.Mapping, error) {
 		}
 	}
 	vars["COMPOSE_PROJECT_NAME"] = name
+	if m.broken {
+		return vars.Merge(m.understood(vars)), nil
+	}
 	fromFiles, err := dotenv.GetEnvFromFile(vars, m.envFiles)
 	if err != nil {
 		return nil, err

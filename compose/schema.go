@@ -46,6 +46,9 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 		m := mistake{key, path[0]}
 		again := told[m]
 		eachRefusal(doc, path, func(text string) {
+			if _, rest, _ := strings.Cut(text, " "); alike.MatchString(rest) && d.stoodIn(n) {
+				return // by what stands in for others
+			}
 			d.wrong(x, path)
 			if !again {
 				told[m] = true
@@ -78,6 +81,11 @@ func (d *diagnosis) attributes(x *yamlIndex) {
 			})
 		})
 	}
+}
+
+// stoodIn says whether anything below n has a stand-in.
+func (d *diagnosis) stoodIn(n *yaml.Node) bool {
+	return d.standIns[n] != "" || slices.ContainsFunc(n.Content, d.stoodIn)
 }
 
 // eachRefusal calls yield with each thing that the schema says of doc, in which

@@ -221,7 +221,11 @@ func TestCorpusGetsStarters(t *testing.T) {
 			on := o
 			on.Environ = append(slices.Clone(o.Environ), "OPENAI_API_KEY=k", "VENDOR_API_KEY=k")
 			for _, v := range s.examples.Required {
-				on.Environ = append(on.Environ, v+"=1")
+				value := "1"
+				if strings.HasSuffix(v, "_DIR") { // something is mounted there
+					value = "/srv"
+				}
+				on.Environ = append(on.Environ, v+"="+value)
 			}
 			if env, ps := Load(context.Background(), on); env == nil {
 				t.Errorf("with every option on: %v", ps)

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -94,23 +95,33 @@ func survey(ctx context.Context, o Options, dir, file string, files []string) (*
 	} else if s.ComposeFiles, ps = namedFiles(dir, files); ps.HasErrors() {
 		return nil, ps
 	}
-	config := &Config{ComposeFiles: s.ComposeFiles, index: indexTOML(file, "")}
+	found, ps := surveyOf(ctx, o, dir, file, &Config{ComposeFiles: s.ComposeFiles, index: indexTOML(file, "")})
+	if found != nil {
+		found.ComposeFiles = s.ComposeFiles
+	}
+	return found, ps
+}
+
+// surveyOf is survey of the Compose files that config names. What it says of the
+// network and the default service besides is not guessed.
+func surveyOf(ctx context.Context, o Options, dir, file string, config *Config) (*Survey, Problems) {
+	s := &Survey{}
 	l := &environmentLoad{o: o, dir: dir, config: config, shownFiles: []string{file}}
 	p := l.compose(ctx)
 	if p == nil || l.problems.HasErrors() { // nothing is guessed from what Compose refuses
-		return nil, l.problems.sorted(l.shownFiles)
+		return nil, l.sure().sorted(l.shownFiles)
 	}
 	for _, f := range p.model.files {
 		s.Found = append(s.Found, fromDir(dir, f))
 	}
 	s.Guess = guess(p.project, p.sources, &l.problems)
-	config.DefaultService, config.Network = s.DefaultService, s.Network
+	config.DefaultService, config.Network = cmp.Or(config.DefaultService, s.DefaultService), cmp.Or(config.Network, s.Network)
 	c := checker{config: config, dir: dir, id: p.id, project: p.project, other: l.other(ctx, p.model), sources: p.sources, model: p.model, vars: p.vars, problems: &l.problems}
-	c.check()
+	l.check(&c, p.affected)
 	// There is no ctis.toml to be wrong.
 	l.problems = slices.DeleteFunc(l.problems, func(q Problem) bool { return q.File == file })
 	s.examples = examplesOf(p.project, s.Guess, references(p.sources), p.vars)
-	return s, l.problems.sorted(l.shownFiles)
+	return s, l.sure().sorted(l.shownFiles)
 }
 
 // findFiles looks for Compose files as Compose does, and where there are none

@@ -39,6 +39,7 @@ func (c *checker) check() {
 	c.sameNames()
 	c.drives()
 	c.sharedContainers()
+	c.refusals()
 	c.warnings()
 }
 

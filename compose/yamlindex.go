@@ -234,6 +234,37 @@ func (x *yamlIndex) scalars(yield func(path []string, n *yaml.Node)) {
 	}
 }
 
+// name is the path of a value as people write it: services.web.ports[1].
+func (x *yamlIndex) name(value *yaml.Node) string {
+	var walk func(name string, n *yaml.Node) string
+	walk = func(name string, n *yaml.Node) string {
+		if n == value {
+			return name
+		}
+		for i, c := range n.Content {
+			below := ""
+			switch {
+			case n.Kind == yaml.SequenceNode:
+				below = name + "[" + strconv.Itoa(i) + "]"
+			case n.Kind == yaml.MappingNode && i%2 == 1:
+				below = strings.TrimPrefix(name+"."+n.Content[i-1].Value, ".")
+			default:
+				continue
+			}
+			if found := walk(below, c); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	for _, root := range x.roots {
+		if found := walk("", root); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
 // repeated reports keys that stand twice in one mapping.
 func (x *yamlIndex) repeated(ps *Problems) {
 	var walk func(n *yaml.Node, depth int)
