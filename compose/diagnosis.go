@@ -34,6 +34,7 @@ type diagnosis struct {
 
 	lost         []lostFile
 	skipIncludes bool // something is wrong with them
+	affected     []string
 }
 
 // explain reports at least one error. It returns the model all the same where
@@ -72,6 +73,7 @@ func (d *diagnosis) explain(ctx context.Context, cause error) *types.Project {
 		}
 		return nil
 	}
+	d.affected = d.affects() // what is only inconsistent is still there
 	d.services(ctx, rest)
 	if len(*d.problems) == before && !d.repeated() {
 		d.report(cause, "")

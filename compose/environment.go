@@ -234,7 +234,7 @@ func (l *environmentLoad) compose(ctx context.Context) *composed {
 		if project = d.explain(ctx, err); project == nil {
 			return nil
 		}
-		affected = d.affected()
+		affected = d.affected
 	}
 	return &composed{model: m, id: id, vars: vars, sources: src, project: project, affected: affected}
 }

@@ -233,10 +233,10 @@ func (d *diagnosis) structural() bool {
 	return d.elsewhere() || slices.ContainsFunc(d.sources, func(x *yamlIndex) bool { return x.repeatsEntry })
 }
 
-// affected are the names, in quotes, of services and networks that lost what much
+// affects are the names, in quotes, of services and networks that lost what much
 // else depends on, and of services that extend such a one. What is said of
 // them besides would be wrong half the time.
-func (d *diagnosis) affected() []string {
+func (d *diagnosis) affects() []string {
 	var names []string
 	add := func(name string) {
 		if !slices.Contains(names, name) {

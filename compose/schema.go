@@ -212,6 +212,9 @@ func each(n *yaml.Node, yield func(key string, value *yaml.Node)) {
 // definition of an entry.
 var sectionKinds = map[string]string{"services": "service", "networks": "network", "volumes": "volume", "secrets": "secret", "configs": "config"}
 
+// elementNumber is how the schema writes the place of an element in a list.
+var elementNumber = regexp.MustCompile(`\.(\d+)\b`)
+
 var notAllowed = regexp.MustCompile(`additional propert(?:y|ies) '([^']+)'`)
 
 // attribute reports what the schema says about the attribute at path.
@@ -232,6 +235,12 @@ func (d *diagnosis) attribute(x *yamlIndex, path []string, known map[string][]st
 	}
 	full, rest, _ := strings.Cut(text, " ")
 	parts := strings.Split(full, ".")
+	for i, part := range parts {
+		if _, err := strconv.Atoi(part); err == nil && i > 2 {
+			full = strings.Join(parts[:i], ".") + strings.TrimPrefix(elementNumber.ReplaceAllString("."+strings.Join(parts[i:], "."), "[$1]"), ".")
+			break
+		}
+	}
 	if m := notAllowed.FindStringSubmatch(text); m != nil {
 		if len(path) == 1 && sectionKinds[path[0]] != "" || full == path[0] {
 			at, _ = x.find(append(parts, m[1]))

@@ -222,13 +222,13 @@ func TestCorpusGetsStarters(t *testing.T) {
 			on.Environ = append(slices.Clone(o.Environ), "OPENAI_API_KEY=k", "VENDOR_API_KEY=k")
 			for _, v := range s.examples.Required {
 				value := "1"
-				if strings.HasSuffix(v, "_DIR") { // something is mounted there
+				if strings.HasSuffix(v, "_DIR") || strings.HasSuffix(v, "_PATH") { // something is mounted there
 					value = "/srv"
 				}
 				on.Environ = append(on.Environ, v+"="+value)
 			}
 			if env, ps := Load(context.Background(), on); env == nil {
-				t.Errorf("with every option on: %v", ps)
+				t.Errorf("with every option on:\n%s", render(ps, o.Dir))
 			}
 		})
 	}
