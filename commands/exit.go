@@ -111,9 +111,11 @@ func explain(ctx context.Context, instance string, err error) failure {
 		refused   *api.Error
 	)
 	var run *compose.RunError
-	if errors.As(err, &run) && len(run.Lines) > 1 {
-		shown := run.Lines[max(0, len(run.Lines)-logTail):]
-		f.Message += "\n    | " + strings.Join(shown, "\n    | ")
+	if errors.As(err, &run) && len(run.Lines) > 0 {
+		if more := run.Others(); len(more) > 0 {
+			f.Message += "\n    | " + strings.Join(more[max(0, len(more)-logTail):], "\n    | ")
+		}
+		f.Hint = "ctis validate names what is wrong in the files of the environment; what Compose did is in the details of --json"
 		f.Details = map[string]any{"output": run.Lines}
 	}
 	var withHint interface{ Hint() string }
@@ -189,7 +191,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 	}
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
-		a.ui.problems(invalid.problems)
+		a.ui.problems(a.fromHere(invalid.problems))
 	}
 	a.ui.failure(f.Message, f.Hint)
 	return f.exit

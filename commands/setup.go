@@ -132,7 +132,7 @@ func (s *setup) load(ctx context.Context) error {
 	if problems.HasErrors() {
 		return &invalidError{problems: problems}
 	}
-	for _, p := range problems {
+	for _, p := range s.app.fromHere(problems) {
 		s.app.ui.lines(printable(problemText(p)))
 	}
 	s.env = env

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -62,7 +64,7 @@ func (a *app) runValidate(ctx context.Context, o environmentOptions) error {
 		}
 		return nil
 	}
-	for _, p := range problems {
+	for _, p := range a.fromHere(problems) {
 		if _, err := fmt.Fprintln(a.streams.Out, printable(problemText(p))); err != nil {
 			return err
 		}
@@ -85,6 +87,24 @@ func (a *app) loadEnvironment(ctx context.Context, o environmentOptions, id stri
 	}
 	env, problems := compose.Load(ctx, load)
 	return env, problems, ctx.Err()
+}
+
+// fromHere are problems with paths as somebody who stands here would write them, for
+// people; in JSON they are absolute.
+func (a *app) fromHere(problems compose.Problems) compose.Problems {
+	wd, err := workingDir()
+	if err != nil {
+		return problems
+	}
+	near := slices.Clone(problems)
+	for i, p := range near {
+		if rel, err := filepath.Rel(wd, p.File); err == nil && filepath.IsAbs(p.File) && filepath.IsLocal(rel) {
+			near[i].File = rel
+		}
+		// Messages quote files of the environment too.
+		near[i].Message = strings.ReplaceAll(near[i].Message, `"`+wd+string(filepath.Separator), `"`)
+	}
+	return near
 }
 
 // loadOptions are the options with an absolute directory.

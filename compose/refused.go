@@ -47,7 +47,11 @@ func (c *checker) inService(service string, path ...string) place {
 func (c *checker) refusedNames(name string, s types.ServiceConfig) {
 	if s.Image != "" {
 		if _, err := imageref.ParseNormalizedNamed(s.Image); err != nil {
-			p := c.problems.errorf(c.inService(name, "image"), "service %q has the image %q, which is no name of an image", name, s.Image)
+			tell := c.problems.errorf
+			if x := c.sources.text("services", name, "image"); strings.Contains(x, "$") { // it may be another when it is brought up
+				tell = c.problems.warnf
+			}
+			p := tell(c.inService(name, "image"), "service %q has the image %q, which is no name of an image", name, s.Image)
 			p.hint("write NAME:TAG or HOST/NAME@sha256:DIGEST")
 			if lower := strings.ToLower(s.Image); lower != s.Image {
 				if _, err := imageref.ParseNormalizedNamed(lower); err == nil {

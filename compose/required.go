@@ -1,6 +1,10 @@
 package compose
 
-import "github.com/compose-spec/compose-go/v2/types"
+import (
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/types"
+)
 
 const exportIt = "export it, or put it into .env beside the Compose file"
 
@@ -46,6 +50,9 @@ func unsetState(vars types.Mapping, name string) string {
 	return "not set"
 }
 
+// leastSecret is how long a key must be, in bytes, to be looked for within other values.
+const leastSecret = 8
+
 // heldKeys warns of containers that are given a key which only the gateway
 // should have: an agent that gets there can take it elsewhere.
 func (c *checker) heldKeys() {
@@ -62,7 +69,12 @@ func (c *checker) heldKeys() {
 			if v == nil {
 				continue
 			}
-			if name, held := names[*v]; held {
+			for _, key := range sortedKeys(names) {
+				name := names[key]
+				// A short one is in too much that has nothing to do with it.
+				if *v != key && (len(key) < leastSecret || !strings.Contains(*v, key)) {
+					continue
+				}
 				c.problems.warnf(c.sources.at("services", service, "environment", variable), "service %q has the real API key, that of %s, in its variable %s", service, name, variable).
 					hint("agents need no key: the upstream proxy puts the real one in; give the service any other value")
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,23 @@ func (e *RunError) Unwrap() error { return e.Err }
 
 // Output returns the last lines as one text, for searching and for showing.
 func (e *RunError) Output() string { return strings.Join(e.Lines, "\n") }
+
+// progressLine is what Compose says of what went well, or repeats of what did not.
+var progressLine = regexp.MustCompile(`^(?:Container|Network|Volume|Image|Config|Secret) "?\S+"? +\w+$|^service:\S+ `)
+
+// Others are the lines, each once, that say more than the last one and than how far
+// Compose came.
+func (e *RunError) Others() []string {
+	var others []string
+	for _, line := range e.Lines[:max(0, len(e.Lines)-1)] {
+		text := strings.TrimSpace(line)
+		if progressLine.MatchString(text) || slices.Contains(others, text) || strings.HasSuffix(text, strings.TrimSpace(e.Lines[len(e.Lines)-1])) {
+			continue
+		}
+		others = append(others, text)
+	}
+	return others
+}
 
 // keptLines is how much of a command's output an error carries.
 const keptLines = 40

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -304,6 +305,16 @@ func (s sources) at(path ...string) place {
 		}
 	}
 	return best
+}
+
+// text is what is written at path, in the file that wins; "" for what is no scalar.
+func (s sources) text(path ...string) string {
+	for _, x := range slices.Backward(s) {
+		if n := x.value(path...); n != nil {
+			return resolved(n).Value
+		}
+	}
+	return ""
 }
 
 // has says whether any file has all of path.
