@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
@@ -150,7 +151,10 @@ type environmentLoad struct {
 // sure are the problems without what depends on variables that are not known.
 func (l *environmentLoad) sure() Problems {
 	return slices.DeleteFunc(l.problems, func(p Problem) bool {
-		return slices.Contains(l.unsure, place{p.File, p.Line, p.Column})
+		return slices.ContainsFunc(l.unsure, func(at place) bool {
+			same := at.File == p.File && at.Line == p.Line
+			return same && (at.Column == p.Column || strings.Contains(p.Message, strconv.Quote(standIn)))
+		})
 	})
 }
 
