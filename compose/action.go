@@ -43,10 +43,25 @@ func (r *configReader) action(table map[string]any, path []string, rule *Rule, o
 	case truncates && !responds && !rule.Pass:
 		r.problems.errorf(r.index.value(below(path, "fault")...), "fault %q has no response to cut", rule.Fault).
 			hint("add respond, or pass = true to cut what the host answers")
+	case truncates && responds && rule.Respond != nil && bodyless(rule.Respond, rule.bodyFile):
+		r.problems.errorf(r.index.value(below(path, "fault")...), "fault %q has nothing to cut: the response has no body", rule.Fault).
+			hint("give respond a body; fault = %q sends no response at all", api.FaultEmpty)
 	case !responds && !faults && !passes:
 		r.problems.errorf(r.index.value(path...), "%s does nothing", keyName(path)).
 			hint("add respond, fault or pass = true")
 	}
+}
+
+// bodyless says whether a response is certain to have no body. One that was to have
+// a wrong one is not: that is reported already.
+func bodyless(res *api.RuleResponse, file string) bool {
+	switch {
+	case res.Status == 204 || res.Status == 304:
+		return true
+	case res.Page: // from 300 on the host has a page of its own
+		return res.Status < 300
+	}
+	return file == "" && !res.JSON && len(res.Body) == 0
 }
 
 func nearestOr(name string, known []string, otherwise string) string {

@@ -52,7 +52,7 @@ func FuzzRules(f *testing.F) {
 	for _, s := range []string{
 		"[[rules]]\npath='/a/*'\nquery={a='b'}\nheaders={X={regex='y'}}\nrespond={status=429,headers={A=['b']},json={c='{{uuid}}'},template=true}\n",
 		"[[rules]]\nmethods=['GET']\nbody_json={a.b=1}\ndelay='1s'\njitter='2s'\npass=true\nedit={status=201,headers={A=false},replace={x='y'}}\n",
-		"[[rules]]\nname='a'\nstate='x'\nset_state='y'\nafter=1\ntimes=2\nfault='reset'\n[[rules]]\nname='a'\nfault='truncate'\nrespond={}\n",
+		"[[rules]]\nname='a'\nstate='x'\nset_state='y'\nafter=1\ntimes=2\nfault='reset'\n[[rules]]\nname='a'\nfault='truncate'\nrespond={status=400}\n",
 		"rules=[{path_regex='^/(a|b)$',pass=true}]", "rules=[]", "rules=1", "[[rules]]\nbody_regex='('\n",
 	} {
 		f.Add([]byte(s))

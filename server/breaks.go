@@ -59,6 +59,8 @@ func (x *exchange) stall(r *http.Request, by *rule.Rule) {
 	}
 	defer n.waiting.Add(-1)
 	x.recorded()
+	r, stop := x.attend(r)
+	defer stop()
 	t := time.NewTimer(x.server.limits.Stall)
 	defer t.Stop()
 	select {

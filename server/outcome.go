@@ -78,7 +78,12 @@ func (x *exchange) complete() {
 	now := x.server.now()
 	x.personaHeaders(now)
 	fields, closes := x.wireFields()
-	x.cut = x.cut && len(x.held) > 0
+	if x.cut && len(x.held) == 0 {
+		x.cut = false
+		if x.note == "" {
+			x.note = "the answer has no body to be " + x.cutNote
+		}
+	}
 	if x.cut {
 		x.held = x.held[:len(x.held)/2]
 		x.note = x.cutNote

@@ -84,8 +84,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusNotFound, "")
 	case rules != nil && s.scripted(x, r, rules):
 	case x.record.Kind == api.KindBackend:
+		r, stop := x.attend(r)
+		defer stop()
 		s.relay(x, r, p)
 	case x.record.Kind == api.KindUpstream:
+		r, stop := x.attend(r)
+		defer stop()
 		s.forward(x, r, p.Host)
 	default:
 		x.own.asked = persona.Request{

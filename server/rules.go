@@ -181,6 +181,8 @@ func (x *exchange) waitOut(r *http.Request, d time.Duration) bool {
 		return false
 	}
 	x.recorded()
+	r, stop := x.attend(r)
+	defer stop()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -113,6 +115,69 @@ func TestDelaysEndWithTheClient(t *testing.T) {
 		}
 		if r := w.await("t2", n)[n-1]; r.Error != "client left within the delay of rule 2" || r.Response != nil || r.Request.Body.Content != "body" {
 			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestWaitingEndsWithAClientThatSentAhead: net/http watches a client no more that sent
+// its next request already. What waits for it ends all the same, and so does what a
+// backend is asked.
+func TestWaitingEndsWithAClientThatSentAhead(t *testing.T) {
+	w := newWorld(t)
+	asked, given := make(chan bool, 4), make(chan bool, 4)
+	p := newProgram(t, 2, func(c *net.TCPConn, r *bufio.Reader) {
+		takeHead(r)
+		asked <- true
+		_, _ = r.ReadByte() // until it is left alone
+		given <- true
+	})
+	never := answers("/never", 200, "")
+	never.Delay = time.Hour
+	w.register("t2", 2, ruled("a.test", never, api.Rule{Path: "/timeout", Fault: api.FaultTimeout}), p.persona("b.test", 2, "v1"))
+	get := func(host, path string) string { return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
+	for _, path := range []string{"/never", "/timeout"} {
+		for _, over := range []string{"plain", "tls"} {
+			c := w.open(2, over)
+			_, _ = io.WriteString(c, get("a.test", path))
+			w.awaitWaiting(1)
+			_, _ = io.WriteString(c, get("a.test", "/webhook"))
+			_ = c.socket.Close()
+			w.awaitWaiting(0)
+		}
+	}
+	told := w.records("t2", api.KindRule)
+	for _, r := range told {
+		if !strings.Contains(r.Error, "client left") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(told) != 4 {
+		t.Errorf("%d records", len(told))
+	}
+	c := w.open(2, "plain")
+	_, _ = io.WriteString(c, get("b.test", "/v1/x"))
+	<-asked
+	_, _ = io.WriteString(c, get("b.test", "/v1/y"))
+	_ = c.socket.Close()
+	select {
+	case <-given:
+	case <-time.After(20 * time.Second):
+		t.Error("the backend goes on for a client that is gone")
+	}
+}
+
+// TestACutOfNothingIsTold: the answer goes out whole, and the record says why.
+func TestACutOfNothingIsTold(t *testing.T) {
+	w := newWorld(t)
+	page := answers("/page", 200, "0123456789")
+	page.Fault = api.FaultTruncate
+	w.register("t2", 2, ruled("a.test", page))
+	for i, h2 := range []bool{false, true} {
+		if r, _ := w.do(w.client(2, h2), "HEAD", "https://a.test/page", ""); r.StatusCode != 200 || r.ContentLength != 10 {
+			t.Errorf("%d, length %d", r.StatusCode, r.ContentLength)
+		}
+		if got := w.await("t2", i+1)[i].Error; got != "the answer has no body to be cut short by rule 1" {
+			t.Errorf("recorded is %q", got)
 		}
 	}
 }

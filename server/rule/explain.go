@@ -24,10 +24,10 @@ func (h *Host) Explain(q *Request) []Verdict {
 		case v.Why != "":
 		case r.State != "" && r.State != h.state:
 			v.Why = fmt.Sprintf("state: the host's is %q, not %q", h.state, r.State)
-		case taken != "":
-			v.Why = fmt.Sprintf("order: it would, but rule %q comes before it", taken)
 		case times > 0 && h.met[i] >= after+times:
 			v.Why = fmt.Sprintf("times: it has taken its %d already", times)
+		case taken != "":
+			v.Why = fmt.Sprintf("order: it would, but rule %q comes before it", taken)
 		case h.met[i] < after:
 			v.Why = fmt.Sprintf("after: it leaves the first %d that match to later rules, and this is number %d", after, h.met[i]+1)
 		default:

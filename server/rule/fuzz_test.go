@@ -133,6 +133,7 @@ func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a":{"b":[1,{"c":null}]}}`, ` [ "x" , 1e5 ] `, `{"a":1,"a":{"b":2}}`, `{"\u0061":{"b":"\ud83d\udc4b"}}`, `"x"`, "{\"a\":{\"b\":\"\xff\"}}", `{"a":{"b":-0.10e-2}}`, `{"a":{}}`} {
 		f.Add([]byte(s), "/a/b", "1")
 	}
+	f.Add([]byte(`"C:\new"`), "", `"C:\\new"`) // a line end, and a backslash
 	f.Fuzz(func(t *testing.T, doc []byte, pointer, want string) {
 		tokens, err := pointerTokens(pointer)
 		if err != nil || !json.Valid(doc) || !utf8.ValidString(pointer) {

@@ -57,8 +57,8 @@ func TestExplainTellsWhatDecideDoes(t *testing.T) {
 	h := hostOf(t, api.Rule{After: 1, Times: 1}, api.Rule{State: "x"}, api.Rule{Name: "first", Times: 1, SetState: "x"}, api.Rule{Name: "last"})
 	for _, want := range []string{
 		`1: after: it leaves the first 1 that match to later rules, and this is number 1; 2: state: the host's is "start", not "x"; first: fires; last: order: it would, but rule "first" comes before it; `,
-		`1: fires; 2: order: it would, but rule "1" comes before it; first: order: it would, but rule "1" comes before it; last: order: it would, but rule "1" comes before it; `,
-		`1: times: it has taken its 1 already; 2: fires; first: order: it would, but rule "2" comes before it; last: order: it would, but rule "2" comes before it; `,
+		`1: fires; 2: order: it would, but rule "1" comes before it; first: times: it has taken its 1 already; last: order: it would, but rule "1" comes before it; `,
+		`1: times: it has taken its 1 already; 2: fires; first: times: it has taken its 1 already; last: order: it would, but rule "2" comes before it; `,
 	} {
 		got := ""
 		for _, v := range h.Explain(request("GET /")) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 )
 
 // What is here reads documents that encoding/json has found valid, and only those.
@@ -66,11 +66,17 @@ func element(array []byte, token string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// stringIs says whether a JSON string means text.
+// stringIs says whether a JSON string means text. Bytes that are no UTF-8 mean
+// U+FFFD, as in encoding/json, or what they are where the rule has the same.
 func stringIs(raw []byte, text string) bool {
 	inner := raw[1 : len(raw)-1]
-	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) || string(inner) == text {
-		return string(inner) == text
+	if bytes.IndexByte(inner, '\\') < 0 {
+		if string(inner) == text {
+			return true
+		}
+		if len(inner) > len(text) || !strings.Contains(text, "\ufffd") {
+			return false
+		}
 	}
 	var s string
 	return json.Unmarshal(raw, &s) == nil && s == text

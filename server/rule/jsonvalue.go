@@ -15,14 +15,16 @@ import (
 // nor comparing texts and numbers there makes copies.
 type jsonValue struct {
 	pointer string
+	place   int // number of the pointer in the set, see placeOf
 	tokens  []string
 	want    any    // json.Number for numbers
 	text    []byte // as written in the rule, for messages
 	number  []byte // canonical, of a number
+	integer bool   // it is written as isInteger says
 }
 
 func compileJSONValue(v api.JSONValue) (*jsonValue, error) {
-	c := &jsonValue{pointer: v.Pointer, text: v.Value}
+	c := &jsonValue{pointer: v.Pointer, place: -1, text: v.Value}
 	var err error
 	if c.tokens, err = pointerTokens(v.Pointer); err != nil {
 		return nil, fmt.Errorf("body_json: %q %w", clip(v.Pointer), err)
@@ -32,6 +34,8 @@ func compileJSONValue(v api.JSONValue) (*jsonValue, error) {
 	}
 	if n, ok := c.want.(json.Number); ok {
 		c.number = canonicalNumber(nil, []byte(n))
+		c.text = []byte(n)
+		c.integer = isInteger(c.text)
 	}
 	return c, nil
 }
@@ -41,8 +45,23 @@ func (c *jsonValue) meets(q *Request) bool {
 	if !ok {
 		return false
 	}
-	raw, ok := lookup(doc, c.tokens)
+	raw, ok := c.find(q, doc)
 	return ok && c.equals(raw)
+}
+
+// find is lookup, done once for what several rules look at.
+func (c *jsonValue) find(q *Request, doc []byte) (raw []byte, ok bool) {
+	if c.place < 0 {
+		return lookup(doc, c.tokens)
+	}
+	at := &q.places[c.place]
+	if at.found == unknown {
+		at.found = noJSON
+		if at.raw, ok = lookup(doc, c.tokens); ok {
+			at.found = isJSON
+		}
+	}
+	return at.raw, at.found == isJSON
 }
 
 func (c *jsonValue) why(q *Request) string {
@@ -99,6 +118,9 @@ func (c *jsonValue) equals(raw []byte) bool {
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 			return false
 		}
+		if c.integer && isInteger(raw) {
+			return bytes.Equal(raw, c.text)
+		}
 		var room [64]byte
 		return bytes.Equal(canonicalNumber(room[:0], raw), c.number)
 	case bool:
@@ -143,6 +165,17 @@ func same(a, b any) bool {
 		return true
 	}
 	return a == b
+}
+
+// isInteger says whether a JSON number is written with digits only. Of such numbers
+// only the same ones are written the same.
+func isInteger(raw []byte) bool {
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 // canonicalNumber appends a JSON number in the one form all spellings of its value

@@ -1,6 +1,8 @@
 package rule
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,6 +96,13 @@ var matchCases = []struct {
 	{"an empty object", api.Rule{BodyJSON: jsonAt("", `{}`)}, []string{`POST / || {}`, `POST / || { } `}, []string{`POST / || []`, `POST / || {"a":1}`, `POST / || "{}"`}, "body_json"},
 	{"names with slashes", api.Rule{BodyJSON: jsonAt("/a~1b/c~0d", `1`)}, []string{`POST / || {"a/b":{"c~d":1}}`}, []string{`POST / || {"a":{"b":{"c~d":1}}}`, `POST / || {"a~1b":{"c~0d":1}}`}, "body_json"},
 	{"text of many bytes", api.Rule{BodyJSON: jsonAt("/t", `"grüße 👋"`)}, []string{`POST / || {"t":"grüße 👋"}`, `POST / || {"t":"gr\u00fc\u00dfe \ud83d\udc4b"}`}, []string{`POST / || {"t":"grüße"}`, "POST / || {\"t\":\"gr\xfc\xdfe\"}"}, "body_json"},
+	{"a backslash in JSON", api.Rule{BodyJSON: jsonAt("/p", `"C:\\new"`)}, []string{`POST / || {"p":"C:\\new"}`, `POST / || {"p":"C:\u005cnew"}`}, []string{`POST / || {"p":"C:\new"}`, `POST / || {"p":"C:new"}`, `POST / || {"p":"C:\\\\new"}`}, "body_json"},
+	{"a replaced byte in JSON", api.Rule{BodyJSON: jsonAt("/p", `"a\ufffd"`)}, []string{`POST / || {"p":"a\ufffd"}`, "POST / || {\"p\":\"a\xff\"}", "POST / || {\"p\":\"a\ufffd\"}"}, []string{`POST / || {"p":"a"}`, `POST / || {"p":"a\ufffdb"}`}, "body_json"},
+	{"a negative number in JSON", api.Rule{BodyJSON: jsonAt("/n", "-7")}, []string{`POST / || {"n":-7}`, `POST / || {"n":-70e-1}`}, []string{`POST / || {"n":7}`, `POST / || {"n":-77}`}, "body_json"},
+	{"cookies in pieces", api.Rule{Headers: is("Cookie", "a=1; b=2")}, []string{"GET / | Cookie: a=1; b=2", "GET / | cookie: a=1 | x: y | cookie: b=2"}, []string{"GET / | Cookie: b=2; a=1", "GET / | cookie: b=2 | cookie: a=1", "GET / | cookie: a=1", "GET / | cookies: a=1; b=2", "GET / | cookie: a=1 | cookie: b=2 | cookie: c=3"}, "headers"},
+	{"several cookies", api.Rule{Headers: matches("cookie", `^a=1; (.*; )?c=3$`)}, []string{"GET / | Cookie: a=1; c=3", "GET / | cookie: a=1 | cookie: b=2 | cookie: c=3"}, []string{"GET / | cookie: a=1", "GET / | cookie: c=3", "GET / | cookie: c=3 | cookie: a=1"}, "headers"},
+	{"no cookies", api.Rule{Headers: absent("Cookie")}, []string{"GET /", "GET / | Cookies: a=1"}, []string{"GET / | Cookie: a=1", "GET / | cookie: a=1 | cookie: b=2", "GET / | cookie: "}, "headers"},
+	{"a host in any case", api.Rule{Headers: is("host", "a.test")}, []string{"GET /", "GET / | Host: b.test"}, nil, "headers"},
 	{"two values", api.Rule{BodyJSON: append(jsonAt("/a", "1"), jsonAt("/b", "2")...)}, []string{`POST / || {"a":1,"b":2}`}, []string{`POST / || {"a":1}`, `POST / || {"a":2,"b":1}`}, "body_json"},
 	{"everything at once", api.Rule{Methods: []string{"POST"}, Path: "/api/*", Query: is("v", "1"), Headers: present("X-Key"), BodyContains: "a", BodyRegex: "a", BodyJSON: jsonAt("/a", "1")},
 		[]string{`POST /api/x?v=1 | X-Key: k || {"a":1}`},
@@ -127,6 +136,36 @@ func TestRulesTakeWhatTheySayAndNearlyTheSameNot(t *testing.T) {
 		t.Errorf("only %d cases", cases)
 	}
 	t.Logf("%d cases", cases)
+}
+
+// TestPlacesOfOneBodyAreNotMixed: what is at a place is found once for all rules, and
+// there are more places than are kept.
+func TestPlacesOfOneBodyAreNotMixed(t *testing.T) {
+	var rules []api.Rule
+	for i := range 20 {
+		rules = append(rules, api.Rule{BodyJSON: jsonAt("/"+strconv.Itoa(i), `"x"`), Pass: true})
+	}
+	for i := range 20 {
+		rules = append(rules, api.Rule{BodyJSON: jsonAt("/"+strconv.Itoa(i), strconv.Itoa(i)), Pass: true})
+	}
+	set, err := Compile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHost("t1", "a.test", 0, set)
+	for i := range 20 {
+		body := fmt.Sprintf(`{"%d":0,"%d":%d}`, i+1, i, i)
+		if f, _ := h.Decide(request("POST / || " + body)); f.Rule != set.At(20+i) {
+			t.Errorf("%s: %+v", body, f.Rule)
+		}
+		q := request("POST / || " + body)
+		h.Decide(q)
+		q.Release()
+		q.Body = Text(`{"0":"x"}`) // not what was kept of the one before
+		if f, _ := h.Decide(q); f.Rule != set.At(0) {
+			t.Errorf("after %s: %+v", body, f.Rule)
+		}
+	}
 }
 
 // TestLongBodiesAreJudgedByTheirBeginning: one whose end is not known is no JSON.

@@ -21,6 +21,14 @@ type Request struct {
 	loaded bool
 	valid  validity
 	met    [8]int32 // room for the rules whose conditions are met
+	places [8]place // of a JSON body, by their numbers in the set of rules
+	cookie string   // joined, where it came in pieces
+}
+
+// place is what is at a place of a JSON body.
+type place struct {
+	raw   []byte
+	found validity
 }
 
 // Body is where a request's body is.
@@ -37,7 +45,10 @@ type Text string
 func (t Text) Head() ([]byte, bool) { return []byte(t), true }
 
 // Release lets go of the body; it is asked for again when it is needed again.
-func (q *Request) Release() { q.body, q.loaded = nil, false }
+func (q *Request) Release() {
+	q.body, q.loaded = nil, false
+	clear(q.places[:])
+}
 
 type validity uint8
 
@@ -74,9 +85,15 @@ func (q *Request) json() ([]byte, bool) {
 
 // header calls yield with each value of a field, until that says stop.
 func (q *Request) header(name string, yield func(string) bool) {
-	if name == "Host" { // HTTP/2 has it elsewhere
+	switch {
+	case len(name) == len("Host") && strings.EqualFold(name, "Host"): // HTTP/2 has it elsewhere
 		if q.Host != "" {
 			yield(q.Host)
+		}
+		return
+	case len(name) == len("Cookie") && strings.EqualFold(name, "Cookie"):
+		if c, ok := q.cookies(); ok {
+			yield(c)
 		}
 		return
 	}
@@ -85,6 +102,28 @@ func (q *Request) header(name string, yield func(string) bool) {
 			return
 		}
 	}
+}
+
+// cookies is the Cookie field. Clients of HTTP/2 cut it in pieces as they like, which
+// mean the same as the whole (RFC 9113 §8.2.3); ok says whether there is one.
+func (q *Request) cookies() (value string, ok bool) {
+	if q.cookie != "" {
+		return q.cookie, true
+	}
+	n := 0
+	for _, f := range q.Headers {
+		if len(f[0]) == len("Cookie") && strings.EqualFold(f[0], "Cookie") {
+			if n++; n == 1 {
+				value = f[1]
+			} else {
+				value += "; " + f[1]
+			}
+		}
+	}
+	if n > 1 {
+		q.cookie = value
+	}
+	return value, n > 0
 }
 
 // query calls yield with each value of a parameter as it was sent, still escaped.

@@ -48,6 +48,7 @@ func Compile(rules []api.Rule) (*Set, error) {
 	}
 	s := &Set{rules: make([]Rule, len(rules))}
 	seen, bodies := map[string]bool{}, 0
+	places := map[string]int{}
 	for i := range rules {
 		r := &rules[i]
 		ref := api.RuleRef(r, i)
@@ -65,9 +66,28 @@ func Compile(rules []api.Rule) (*Set, error) {
 			return nil, &Error{Index: i, Ref: ref, Err: err}
 		}
 		s.rules[i] = *compiled
+		for _, c := range compiled.conditions {
+			if c, ok := c.(*jsonValue); ok {
+				c.place = placeOf(places, c.pointer)
+			}
+		}
 		s.bodies = s.bodies || r.BodyContains != "" || r.BodyRegex != "" || len(r.BodyJSON) > 0 || r.Respond != nil && r.Respond.Template
 	}
 	return s, nil
+}
+
+// placeOf numbers the places of JSON bodies that the rules of a host look at. What
+// is at the first ones is found once for a request (see [Request]); -1 is none of them.
+func placeOf(places map[string]int, pointer string) int {
+	n, ok := places[pointer]
+	if !ok {
+		n = len(places)
+		places[pointer] = n
+	}
+	if n >= len(Request{}.places) {
+		return -1
+	}
+	return n
 }
 
 func compile(r *api.Rule, ref string) (*Rule, error) {
