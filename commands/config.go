@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ const mask = "********"
 type configResult struct {
 	*compose.Origins
 	Variables []configVariable `json:"variables"`
+	Sidecar   *compose.Origin  `json:"sidecar"` // the image of what exposes the services; null: none is
 }
 
 type configVariable struct {
@@ -48,8 +50,8 @@ func (a *app) configCommand() *cli.Command {
 		ArgsUsage: "[ENV_DIR]",
 		Description: "Lists the files, env files and profiles in effect, and every variable that the Compose files and\n" +
 			"ctis.toml of ENV_DIR (default: the current directory) use: where its value comes from, what else\n" +
-			"would set it, and where it is used. Values are masked; --show-values shows them, but never those\n" +
-			"that ctis.toml declares as keys. Only reads, and needs no Docker engine.\n\n" +
+			"would set it, and where it is used; of exposed services, the image they are exposed with.\n" +
+			"Values are masked; --show-values shows them, but never those that ctis.toml declares as keys. Only reads, and needs no Docker engine.\n\n" +
 			"Exit status: 0 told (also where something is missing; ctis validate judges), 2 the files cannot be read.",
 		Flags: append(o.flags(),
 			&cli.StringFlag{Name: "id", Usage: "the trajectory's `ID`, which the Compose files see as COMPOSE_PROJECT_NAME", Destination: &o.id},
@@ -96,6 +98,12 @@ func (a *app) runConfig(ctx context.Context, o configOptions) error {
 		}
 		r.Variables = append(r.Variables, c)
 	}
+	if len(origins.Exposed) > 0 {
+		r.Sidecar = &compose.Origin{Value: a.nginxImage(), From: compose.Source{Kind: compose.FromCtis}}
+		if a.env["CTIS_NGINX_IMAGE"] != "" {
+			r.Sidecar.From.Kind = compose.FromProcess
+		}
+	}
 	if a.json {
 		return a.printJSON(r)
 	}
@@ -134,6 +142,17 @@ func (a *app) printConfig(r configResult, id string) error {
 	lines := [][2]string{
 		{"environment", r.Dir}, {"declared in", config}, {"project", project}, {"paths from", rel(r.ProjectDir)},
 		{"Compose files", strings.Join(files, ", ")}, {"env files", list(r.EnvFiles, true)}, {"profiles", list(r.Profiles, false)},
+	}
+	if r.Sidecar != nil {
+		var exposed []string
+		for _, host := range slices.Sorted(maps.Keys(r.Exposed)) {
+			exposed = append(exposed, host+" → "+r.Exposed[host])
+		}
+		image := r.Sidecar.Value + " (ctis; CTIS_NGINX_IMAGE names another)"
+		if r.Sidecar.From.Kind == compose.FromProcess {
+			image = r.Sidecar.Value + " (CTIS_NGINX_IMAGE of the process)"
+		}
+		lines = append(lines, [2]string{"exposed", strings.Join(exposed, ", ")}, [2]string{"exposed with", image})
 	}
 	if len(r.Ignored) > 0 {
 		lines = append(lines, [2]string{"not passed on", strings.Join(r.Ignored, ", ")})

@@ -24,6 +24,9 @@ type Origins struct {
 	// not pass on.
 	Ignored []string `json:"ignored"`
 
+	// Exposed are the exposed services of ctis.toml: SERVICE:PORT by hostname.
+	Exposed map[string]string `json:"exposed_services"`
+
 	Variables []Variable `json:"variables"`
 }
 
@@ -128,6 +131,10 @@ func FindOrigins(ctx context.Context, o Options) (*Origins, Problems) {
 	f.configUses(config, vars)
 	f.spread(vars)
 	r.fill(m, o, &f)
+	r.Exposed = map[string]string{}
+	for _, x := range config.ExposedServices {
+		r.Exposed[string(x.Host)] = x.Target.String()
+	}
 	r.ignored(o.Environ, m.mentioned(v.found, &types.Project{}))
 	return r, nil
 }
