@@ -56,7 +56,8 @@ func (b *bed) checkNothingButTheTarget(up upJSON, agent string) {
 		b.t.Fatalf("before: %q, alias %q", got, alias)
 	}
 	// Asked without a pause from here on, by whatever way.
-	asking, stop := b.watch(agent, "http://late.taskflow.co/")
+	asking := []*watcher{b.watch(agent, "http://late.taskflow.co/"), b.watch(agent, "https://late.taskflow.co/"), b.watch(agent, "http://late.taskflow.co/again")}
+	b.robTarget(late, up.Trajectory+"-robber", network, address, asking, func() bool { return status() == "200 late" })
 	b.docker("stop", "-t", "0", late)
 	eventually(b.t, "the target is gone for the sidecar", func() bool {
 		return status() == "502 " && strings.Contains(b.lastUpstream(up.container(b.t, "edge")), `"upstream":""`)
@@ -92,15 +93,42 @@ func (b *bed) checkNothingButTheTarget(up upJSON, agent string) {
 		b.t.Fatal(out)
 	}
 	eventually(b.t, "the target is followed to its new address", func() bool { return status() == "200 late" })
-	stop()
-	for answer, n := range asking() {
-		if answer != "200 late" && answer != "502 " {
-			b.t.Errorf("%d answers were %q", n, answer)
+	for _, w := range asking {
+		w.stop()
+		for answer, n := range w.counts() {
+			if answer != "200 late" && answer != "502 " {
+				b.t.Errorf("%d answers were %q", n, answer)
+			}
 		}
 	}
 	for _, name := range decoys {
 		b.docker("rm", "-f", "-v", name)
 	}
+}
+
+// robTarget has a container that runs already take a target's address the moment the
+// engine lets it go, with whatever is in work then, and give it back, a few times.
+func (b *bed) robTarget(target, robber, network, address string, asking []*watcher, answers func() bool) {
+	b.t.Helper()
+	b.decoy(robber, "bridge")
+	for range 5 {
+		b.docker("kill", target)
+		begun := time.Now()
+		for exec.Command("docker", "network", "connect", "--ip", address, network, robber).Run() != nil {
+			if time.Since(begun) > time.Minute {
+				b.t.Fatalf("nobody else gets the address of %s", target)
+			}
+		}
+		b.t.Logf("a decoy had the target's address %s after its end", time.Since(begun).Round(time.Millisecond))
+		for _, w := range asking { // what was in work is answered, and what came next
+			had := w.answers()
+			eventually(b.t, "what is asked is answered", func() bool { return w.answers() >= had+20 })
+		}
+		b.docker("network", "disconnect", network, robber)
+		b.docker("start", target)
+		eventually(b.t, "the target answers again", answers)
+	}
+	b.docker("rm", "-f", "-v", robber)
 }
 
 // decoy runs a container on a network that is not the target.
@@ -117,30 +145,51 @@ func (b *bed) decoy(name, network string, args ...string) {
 // lastUpstream is the last line of a sidecar's log.
 func (b *bed) lastUpstream(edge string) string { return b.docker("logs", "--tail", "1", edge) }
 
-// watch asks for a URL until it is stopped, and counts what came.
-func (b *bed) watch(agent, url string) (counts func() map[string]int, stop func()) {
+// watcher asks for a URL, one request after the other, until it is stopped.
+type watcher struct {
+	mu   sync.Mutex
+	out  bytes.Buffer
+	stop func()
+}
+
+// watch asks with curl, in a container.
+func (b *bed) watch(agent, url string) *watcher {
+	w := &watcher{}
 	cmd := exec.Command("docker", "exec", agent, "sh", "-c", `while [ ! -e /tmp/stop ]; do curl -sS -m 10 -o /dev/null -w '%{http_code} %header{x-origin}\n' "$0"; done`, url)
-	var out bytes.Buffer
-	cmd.Stdout = &out
+	cmd.Stdout = w
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			b.docker("exec", agent, "touch", "/tmp/stop")
-			_ = cmd.Wait() // its output is what counts
-		})
+	w.stop = sync.OnceFunc(func() {
+		b.docker("exec", agent, "touch", "/tmp/stop")
+		_ = cmd.Wait() // its output is what counts
+	})
+	b.t.Cleanup(w.stop)
+	return w
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(p)
+}
+
+// answers is how many there were until now.
+func (w *watcher) answers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Count(w.out.Bytes(), []byte("\n"))
+}
+
+// counts is how many there were of each kind.
+func (w *watcher) counts() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := map[string]int{}
+	for _, l := range strings.Split(strings.TrimSuffix(w.out.String(), "\n"), "\n") {
+		n[l]++
 	}
-	b.t.Cleanup(stop)
-	return func() map[string]int {
-		stop()
-		n := map[string]int{}
-		for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
-			n[l]++
-		}
-		return n
-	}, stop
+	return n
 }
 
 // checkExposedJournal holds the journal against requests with known content, and has

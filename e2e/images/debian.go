@@ -31,9 +31,10 @@ var debianPackages = []string{"ca-certificates", "curl", "openssl", "iproute2", 
 var debianExclude = []string{"./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./dev/*", "./proc/*", "./sys/*"}
 
 // runtimePackages are what [Runtimes] adds: one of each kind of program that
-// decides about trust in a way of its own. The last is what debootstrap does not
-// find by itself, for another package names only what it provides.
-var runtimePackages = []string{"wget", "git", "python3-requests", "python3-httpx", "nodejs", "default-jre-headless", "libwww-perl", "liblwp-protocol-https-perl", "ruby", "perl-openssl-defaults"}
+// decides about trust in a way of its own. The last three are what debootstrap does not
+// find by itself, for another package names only what they provide.
+var runtimePackages = []string{"wget", "git", "python3-requests", "python3-httpx", "nodejs", "default-jre-headless", "libwww-perl", "liblwp-protocol-https-perl", "ruby",
+	"golang-go", "python3-pip", "cargo-web", "awscli", "perl-openssl-defaults", "gcc", "libc6-dev"}
 
 // DebianRef is the tag of the image that [Debian] makes.
 func DebianRef() string { return debianRef("debian", debianPackages) }
