@@ -37,17 +37,22 @@ var fetchers = []fetcher{
 	{"Python httpx", `python3 -c 'import httpx; print(httpx.get("https://HOST/public/text.txt").text)' | grep -x trusted`},
 	{"Node", `node -e 'fetch("https://HOST/public/text.txt").then(r=>r.text()).then(t=>process.stdout.write(t)).catch(e=>{console.error(e.cause);process.exit(1)})' | grep -x trusted`},
 	{"Java", `keytool -J-XX:-UsePerfData -printcrl -file https://HOST/public/list.crl | grep "Second Example"`},
-	{"Go", images.Program + ` fetch https://HOST/public/text.txt | grep trusted`},
+	{"Go program", images.GoProgram + ` https://HOST/public/text.txt | grep -x trusted`},
+	{"Go command (modules)", `cd / && export HOME=$(mktemp -d) && GOPROXY=https://HOST/public GONOSUMDB=* GOFLAGS=-mod=mod go list -m -versions example.com/sample | grep -x "example.com/sample v1.0.0"`},
+	{"pip", `d=$(mktemp -d) && pip download --retries 0 --no-deps --no-cache-dir -d $d https://HOST/public/sample-1.0-py3-none-any.whl && ls $d | grep sample`},
+	{"cargo", `CARGO_HOME=$(mktemp -d) CARGO_NET_RETRY=0 CARGO_REGISTRIES_HOSTS_INDEX=sparse+https://HOST/public/index/ cargo search --registry hosts sample | grep trusted`},
+	{"AWS CLI", `AWS_EC2_METADATA_DISABLED=true AWS_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 aws --no-sign-request --endpoint-url https://HOST s3api get-object --bucket public --key text.txt /dev/stdout | grep -x trusted`},
 	{"Perl LWP", `perl -MLWP::UserAgent -e 'my $r=LWP::UserAgent->new->get("https://HOST/public/text.txt"); die $r->status_line unless $r->is_success; print $r->content' | grep -x trusted`},
 	{"Ruby", `ruby -ropen-uri -e 'print URI.open("https://HOST/public/text.txt").read' | grep -x trusted`},
 }
 
-// trustCases are how a container may be run.
+// trustCases are how a container may be run. With a read-only root there is a /tmp, which
+// pip, cargo and the go command cannot do without.
 var trustCases = []struct{ service, title, settings string }{
 	{"rw-root", "root", ""},
 	{"rw-user", "uid 1000", `    user: "1000:1000"` + "\n"},
-	{"ro-root", "`read_only`, root", "    read_only: true\n"},
-	{"ro-user", "`read_only`, uid 1000", "    read_only: true\n    user: \"1000:1000\"\n"},
+	{"ro-root", "`read_only`, root", "    read_only: true\n    tmpfs: [/tmp]\n"},
+	{"ro-user", "`read_only`, uid 1000", "    read_only: true\n    tmpfs: [/tmp]\n    user: \"1000:1000\"\n"},
 }
 
 // TestTrustMatrix: whatever program a container has, whoever runs it and however
@@ -151,15 +156,11 @@ func layouts(ca string) map[string]images.ScratchSpec {
 // serveTrustFiles gives the persona what the second server has too.
 func (b *bed) serveTrustFiles(container string, ca *secondca.Authority) {
 	b.t.Helper()
-	crl, err := ca.CRL()
+	files, err := ca.Files(trustPersona)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{
-		"text.txt":           []byte("trusted\n"),
-		"repo.git/info/refs": []byte("0123456789abcdef0123456789abcdef01234567\trefs/heads/main\n"),
-		"list.crl":           crl,
-	} {
+	for name, content := range files {
 		cmd := exec.Command("docker", "exec", "-i", container, "curl", "-sSf", "-T", "-", "https://"+trustPersona+"/public/"+name)
 		cmd.Stdin = bytes.NewReader(content)
 		if out, err := cmd.CombinedOutput(); err != nil {

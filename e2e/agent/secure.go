@@ -13,7 +13,7 @@ import (
 )
 
 // secure answers HTTPS on port 443 as a host whose certificate the second
-// authority signed. Below /public it has what [trustFiles] lists.
+// authority signed. Below /public it has the authority's files.
 func secure(ctx context.Context, host string) error {
 	ca, err := secondca.New()
 	if err != nil {
@@ -23,7 +23,7 @@ func secure(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
-	files, err := trustFiles(ca)
+	files, err := ca.Files(host)
 	if err != nil {
 		return err
 	}
@@ -41,18 +41,4 @@ func secure(ctx context.Context, host string) error {
 		return err
 	}
 	return nil
-}
-
-// trustFiles are what programs of many kinds can be asked to fetch: a text, a
-// repository for git, a revocation list for Java.
-func trustFiles(ca *secondca.Authority) (map[string][]byte, error) {
-	crl, err := ca.CRL()
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
-		"text.txt":           []byte("trusted\n"),
-		"repo.git/info/refs": []byte("0123456789abcdef0123456789abcdef01234567\trefs/heads/main\n"),
-		"list.crl":           crl,
-	}, nil
 }

@@ -31,31 +31,63 @@ var debianPackages = []string{"ca-certificates", "curl", "openssl", "iproute2", 
 var debianExclude = []string{"./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*", "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./dev/*", "./proc/*", "./sys/*"}
 
 // runtimePackages are what [Runtimes] adds: one of each kind of program that
-// decides about trust in a way of its own. The last three are what debootstrap does not
+// decides about trust in a way of its own. The last four are what debootstrap does not
 // find by itself, for another package names only what they provide.
 var runtimePackages = []string{"wget", "git", "python3-requests", "python3-httpx", "nodejs", "default-jre-headless", "libwww-perl", "liblwp-protocol-https-perl", "ruby",
-	"golang-go", "python3-pip", "cargo-web", "awscli", "perl-openssl-defaults", "gcc", "libc6-dev"}
+	"golang-go", "python3-pip", "cargo-web", "awscli", "perl-openssl-defaults", "gcc", "libc6-dev", "python3-cffi-backend"}
+
+// runtimeExclude are left out of it besides: most of what compiles C and Rust, which cargo
+// wants to be installed and nothing here uses, and Go's own tools as libraries.
+var runtimeExclude = []string{"./usr/lib/gcc/x86_64-linux-gnu/*/cc1", "./usr/lib/gcc/x86_64-linux-gnu/*/lto1", "./usr/bin/*-lto-dump-*", "./usr/lib/rustlib/*/lib/*", "./usr/lib/go-*/pkg/linux_*/cmd/*"}
+
+// GoProgram is the path, in the image of [Runtimes], of a program that Debian's Go
+// compiled there. It prints what an URL has.
+const GoProgram = "/usr/local/bin/fetch"
+
+const goSource = `package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+func main() {
+	r, err := http.Get(os.Args[1])
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s", r.Status)
+	}
+	if err == nil {
+		_, err = io.Copy(os.Stdout, r.Body)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+`
 
 // DebianRef is the tag of the image that [Debian] makes.
-func DebianRef() string { return debianRef("debian", debianPackages) }
+func DebianRef() string { return debianRef("debian", debianPackages, debianExclude) }
 
-func debianRef(name string, packages []string) string {
-	return reference(name, []byte(debianSuite), []byte(strings.Join(packages, " ")), []byte(strings.Join(debianExclude, " ")))
+func debianRef(name string, packages, exclude []string) string {
+	return reference(name, []byte(debianSuite), []byte(strings.Join(packages, " ")), []byte(strings.Join(exclude, " ")))
 }
 
 // Debian makes a minimal Debian with curl, Python, OpenSSL and the system's
 // trust store, from Debian's packages, unless it is there. Making it takes about
 // a minute.
 func Debian(ctx context.Context, eng Engine) (string, error) {
-	return debian(ctx, eng, "debian", debianPackages)
+	return debian(ctx, eng, "debian", debianPackages, debianExclude)
 }
 
 // Runtimes makes a Debian with many programs that speak TLS, the agent's among
 // them, which trusts the second authority as well: it was put in and
 // update-ca-certificates run, as a user's Dockerfile does. Making it takes about
-// three minutes, and much less from the cache.
+// five minutes, and much less from the cache.
 func Runtimes(ctx context.Context, eng Engine) (string, error) {
-	base, err := debian(ctx, eng, "runtimes-base", append(slices.Clone(debianPackages), runtimePackages...))
+	base, err := debian(ctx, eng, "runtimes-base", append(slices.Clone(debianPackages), runtimePackages...), append(slices.Clone(debianExclude), runtimeExclude...))
 	if err != nil {
 		return "", err
 	}
@@ -65,13 +97,16 @@ func Runtimes(ctx context.Context, eng Engine) (string, error) {
 	}
 	return Scratch(ctx, eng, ScratchSpec{
 		Name: "runtimes", Package: Agent().Package, From: base,
-		Files:  map[string]string{"/usr/local/share/ca-certificates/second.crt": string(ca.PEM())},
-		Config: []string{"RUN update-ca-certificates"},
+		Files: map[string]string{"/usr/local/share/ca-certificates/second.crt": string(ca.PEM()), "/usr/local/src/fetch.go": goSource},
+		Config: []string{
+			"RUN update-ca-certificates",
+			"RUN export HOME=$(mktemp -d) && go build -o " + GoProgram + " /usr/local/src/fetch.go && rm -r $HOME",
+		},
 	})
 }
 
-func debian(ctx context.Context, eng Engine, name string, packages []string) (string, error) {
-	ref := debianRef(name, packages)
+func debian(ctx context.Context, eng Engine, name string, packages, exclude []string) (string, error) {
+	ref := debianRef(name, packages, exclude)
 	unlock, err := lock(ref)
 	if err != nil {
 		return "", err
@@ -80,7 +115,7 @@ func debian(ctx context.Context, eng Engine, name string, packages []string) (st
 	if ok, err := exists(ctx, eng, ref); err != nil || ok {
 		return ref, err
 	}
-	tree, err := debianTree(ctx, strings.ReplaceAll(path.Base(ref), ":", "-"), packages)
+	tree, err := debianTree(ctx, strings.ReplaceAll(path.Base(ref), ":", "-"), packages, exclude)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +135,7 @@ func debian(ctx context.Context, eng Engine, name string, packages []string) (st
 
 // debianTree opens the archive of a Debian with those packages, which is kept in
 // the user's cache under that name.
-func debianTree(ctx context.Context, name string, packages []string) (*os.File, error) {
+func debianTree(ctx context.Context, name string, packages, exclude []string) (*os.File, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
@@ -130,7 +165,7 @@ func debianTree(ctx context.Context, name string, packages []string) (*os.File, 
 	unfinished := fmt.Sprintf("%s.%d", archive, os.Getpid())
 	defer os.Remove(unfinished)
 	args := []string{"-C", dir, "--numeric-owner", "-cf", unfinished}
-	for _, e := range debianExclude {
+	for _, e := range exclude {
 		args = append(args, "--exclude="+e)
 	}
 	if out, err := exec.CommandContext(ctx, "tar", append(args, ".")...).CombinedOutput(); err != nil {
