@@ -198,5 +198,8 @@ func explainAssets(id string, err error) error {
 	if errors.As(err, &refused) && refused.Code == api.CodeNotFound {
 		return &hintedError{err: fmt.Errorf("trajectory %q is not up", id), hint: "ctis status lists the trajectories that are up"}
 	}
+	if errors.As(err, &refused) && refused.Code == api.CodeConflict {
+		return &hintedError{err: err, hint: fmt.Sprintf("ctis assets ls %s lists what is served; a DEST that ends in a slash is the directory to put into", id)}
+	}
 	return asUsage(err)
 }

@@ -157,8 +157,11 @@ func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
 	}{
 		{"put " + one + " " + dir + "/new.txt install.sh", 0, `"path":"install.sh"`},
 		{"put " + one + " " + dir + "/new.txt install.sh/below", 3, "that is a file"},
+		{"put " + one + " " + dir + "/absent y", 2, `there is no`},
 		{"put " + one + " " + dir + "/tools ./", 2, "is a link"},
 		{"put " + one + " " + dir + "/tools/sub " + dir + "/new.txt more/", 0, `"path":"more/sub/b"`},
+		{"put " + one + " " + dir + "/new.txt more", 3, "it is a directory"},
+		{"put " + one + " " + dir + "/new.txt more", 3, "ctis assets ls " + one},
 		{"put " + one + "x " + dir + "/new.txt y", 1, "is not up"},
 		{"ls " + two, 0, `"path":"only-two","size":1,"sha256":"d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35","type":"application/octet-stream"`},
 	} {

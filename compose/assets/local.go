@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -78,7 +79,7 @@ type local struct {
 func (l *local) source(s Source) error {
 	fi, err := os.Lstat(s.Path)
 	if err != nil {
-		return &Error{Msg: err.Error()}
+		return unreadable(s.Path, err)
 	}
 	if !fi.IsDir() {
 		dir, base := filepath.Split(s.Path)
@@ -87,22 +88,25 @@ func (l *local) source(s Source) error {
 		}
 		root, err := os.OpenRoot(dir)
 		if err != nil {
-			return err
+			return unreadable(dir, err)
 		}
 		defer root.Close()
 		if s.Dest == "" {
-			return &Error{Msg: fmt.Sprintf("%q is a file and has no name to be served under", s.Path)}
+			return &Error{Msg: fmt.Sprintf("%q is a file and has no name to be served under", s.Path), Do: fmt.Sprintf("name it: %q", base)}
 		}
 		return l.file(root, base, s.Path, s.Dest, fi.Mode())
 	}
 	root, err := os.OpenRoot(s.Path)
 	if err != nil {
-		return err
+		return unreadable(s.Path, err)
 	}
 	defer root.Close()
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err != nil {
+			return unreadable(filepath.Join(s.Path, name), err)
+		}
+		if d.IsDir() {
+			return nil
 		}
 		return l.file(root, name, filepath.Join(s.Path, name), path.Join(s.Dest, name), d.Type())
 	})
@@ -115,7 +119,7 @@ func (l *local) file(root *os.Root, name, where, dest string, mode fs.FileMode) 
 		l.refused = append(l.refused, fmt.Sprintf("%q is a link", where))
 		return nil
 	case !mode.IsRegular():
-		l.refused = append(l.refused, fmt.Sprintf("%q is no regular file (%s)", where, mode))
+		l.refused = append(l.refused, fmt.Sprintf("%q is %s", where, kind(mode)))
 		return nil
 	}
 	if err := api.CheckAssetPath(dest); err != nil {
@@ -131,7 +135,7 @@ func (l *local) file(root *os.Root, name, where, dest string, mode fs.FileMode) 
 	l.sent[dest] = where
 	f, err := root.OpenFile(name, os.O_RDONLY|nonblocking, 0)
 	if err != nil {
-		return err
+		return unreadable(where, err)
 	}
 	defer f.Close() // only read
 	fi, err := f.Stat()
@@ -151,4 +155,32 @@ func (l *local) file(root *os.Root, name, where, dest string, mode fs.FileMode) 
 		return fmt.Errorf("read %q: %w", where, err)
 	}
 	return err
+}
+
+// unreadable says of a path of this machine, as it was given, what is wrong with it.
+func unreadable(where string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // which names another path: the one below the directory that is open
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return &Error{Msg: fmt.Sprintf("there is no %q", where), Do: "name files and directories of this machine, as seen from the current directory"}
+	case errors.Is(err, fs.ErrPermission):
+		return &Error{Msg: fmt.Sprintf("%q may not be read", where), Do: "run ctis as a user who may, or put a copy"}
+	}
+	return fmt.Errorf("read %q: %w", where, err)
+}
+
+// kind says what is no regular file.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no regular file"
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,8 +79,15 @@ func TestOnlyRegularFilesAreSent(t *testing.T) {
 	if sum, err := send(dir, ""); err != nil || sum.Files != 2 || sum.Bytes != 2 {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	if _, err := send(filepath.Join(dir, "absent"), "x"); err == nil {
-		t.Error("what is not there was sent")
+	absent := filepath.Join(dir, "absent")
+	for path, says := range map[string]string{absent: "there is no " + strconv.Quote(absent), "absent": `there is no "absent"`, filepath.Join(dir, "a", "x"): "there is no "} {
+		_, err := send(path, "x")
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "lstat") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := send(filepath.Join(dir, "a"), ""); err == nil || !strings.Contains(err.(*Error).Do, `"a"`) {
+		t.Errorf("a file at the top without a name: %v", err)
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "d", "link")); err != nil {
 		t.Fatal(err)
@@ -88,7 +96,7 @@ func TestOnlyRegularFilesAreSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := send(dir, "x")
-	if err == nil || !strings.Contains(err.Error(), `link" is a link`) || !strings.Contains(err.Error(), `pipe" is no regular file`) {
+	if err == nil || !strings.Contains(err.Error(), `link" is a link`) || !strings.Contains(err.Error(), `pipe" is a named pipe`) {
 		t.Errorf("%v", err)
 	}
 	for _, name := range []string{"d/link", "pipe"} {

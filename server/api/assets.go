@@ -22,7 +22,7 @@ type Asset struct {
 	Path     string    `json:"path"` // below /assets; see [CheckAssetPath]
 	Size     int64     `json:"size"` // bytes
 	SHA256   string    `json:"sha256"`
-	Type     string    `json:"type"` // as it is served
+	Type     string    `json:"type"` // as it is served, without the charset that some servers add to it
 	Modified time.Time `json:"modified"`
 	Mode     uint32    `json:"mode"` // permission bits, as the file had them
 	Seed     bool      `json:"seed"` // copied out of the default container; false: put later

@@ -101,7 +101,7 @@ func (f *Files) Assets(trajectory string) (*api.AssetList, error) {
 }
 
 func (e *entry) asset() api.Asset {
-	return api.Asset{Path: e.Key, Size: e.Size, SHA256: e.SHA256, Type: typeByName(e.Key), Modified: e.Modified.UTC(), Mode: e.Mode, Seed: e.Seed}
+	return api.Asset{Path: e.Key, Size: e.Size, SHA256: e.SHA256, Type: mediaType(e.Key), Modified: e.Modified.UTC(), Mode: e.Mode, Seed: e.Seed}
 }
 
 func byPath(a, b api.Asset) int { return cmp.Compare(a.Path, b.Path) }
@@ -126,7 +126,7 @@ func (f *Files) CommitAssets(trajectory, name string, commit api.AssetCommit) (*
 			s.sum.Files, s.sum.Bytes, s.sum.Digest, commit.Files, commit.Bytes, clip(commit.Digest))
 	}
 	next, seeded, gone := t.merged(s, commit)
-	if err := checkTree(next); err != nil {
+	if err := checkTree(next, s.entries); err != nil {
 		return nil, err
 	}
 	if err := f.writeAssets(t, next, seeded); err != nil {
@@ -193,13 +193,15 @@ func (t *tenant) merged(s *stage, commit api.AssetCommit) (next map[string]*entr
 }
 
 // checkTree refuses what no file system could hold, and more than a trajectory may
-// have.
-func checkTree(all map[string]*entry) error {
+// have. added is what of it is new.
+func checkTree(all map[string]*entry, added []*entry) error {
 	var bytes, names int64
 	for key, e := range all {
 		bytes, names = bytes+e.Size, names+int64(len(key))
 		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-			if _, file := all[dir]; file {
+			if file := all[dir]; file != nil && slices.Contains(added, file) && !slices.Contains(added, e) {
+				return api.Errorf(409, api.CodeConflict, "asset %q cannot be a file: it is a directory, with %q in it", dir, key)
+			} else if file != nil {
 				return api.Errorf(409, api.CodeConflict, "asset %q needs a directory %q, and that is a file", key, dir)
 			}
 		}

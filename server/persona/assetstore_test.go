@@ -53,10 +53,18 @@ func (w *world) has(files ...string) {
 	if err != nil || len(list.Assets) != len(files) {
 		w.t.Errorf("listed are %+v, %v", list, err)
 	}
+	listed := map[string]string{}
+	for _, a := range list.Assets {
+		listed[a.Path] = a.Type
+	}
 	for _, f := range files {
 		name, content, _ := strings.Cut(f, "=")
-		if rec := w.do("GET", "/assets/"+name, ""); rec.Code != 200 || rec.Body.String() != content {
+		rec := w.do("GET", "/assets/"+name, "")
+		if rec.Code != 200 || rec.Body.String() != content {
 			w.t.Errorf("%s: %d %q", name, rec.Code, rec.Body)
+		}
+		if served, _, _ := strings.Cut(rec.Header().Get("Content-Type"), ";"); served != listed[name] || served == "" {
+			w.t.Errorf("%s is listed as %q and served as %q", name, listed[name], served)
 		}
 	}
 }
@@ -100,23 +108,28 @@ func TestUploadIsServedOnceItIsCommittedAndNotBefore(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	w.has("a=three", "c=one", "d/b=two")
-	for _, f := range []string{"a/x=1", "d=1"} {
+	must[*api.AssetsCommitted](t)(w.commit(must[*api.AssetsStaged](t)(w.stageFiles("page.html=<p>", "note.txt=x")), ""))
+	w.has("a=three", "c=one", "d/b=two", "page.html=<p>", "note.txt=x")
+	for f, says := range map[string]string{
+		"a/x=1": `asset "a/x" needs a directory "a", and that is a file`,
+		"d=1":   `asset "d" cannot be a file: it is a directory, with "d/b" in it`,
+	} {
 		s = must[*api.AssetsStaged](t)(w.stageFiles(f))
-		if _, err := w.commit(s, ""); !refusedWith(err, api.CodeConflict) {
+		if _, err := w.commit(s, ""); !refusedWith(err, api.CodeConflict) || err.Error() != says {
 			t.Errorf("%s: %v", f, err)
 		}
 		if err := w.files.DropAssets("t1", s.Stage); err != nil {
 			t.Error(err)
 		}
 	}
-	// Three bodies, the list: nothing is left of what was replaced or dropped.
-	if n := len(w.onDisk()); n != 4 {
+	// Five bodies, the list: nothing is left of what was replaced or dropped.
+	if n := len(w.onDisk()); n != 6 {
 		t.Errorf("on disk: %q", w.onDisk())
 	}
 	w.stageFiles("late=1")
 	w.restart()
-	w.has("a=three", "c=one", "d/b=two")
-	if n := len(w.onDisk()); n != 4 {
+	w.has("a=three", "c=one", "d/b=two", "page.html=<p>", "note.txt=x")
+	if n := len(w.onDisk()); n != 6 {
 		t.Errorf("after a restart on disk: %q", w.onDisk())
 	}
 }

@@ -17,6 +17,13 @@ func typeByName(name string) string {
 	return defaultType
 }
 
+// mediaType is it without a charset: whether one is served beside it is up to the
+// server that a persona is, and a trajectory's personas may be several.
+func mediaType(name string) string {
+	t, _, _ := strings.Cut(typeByName(name), ";")
+	return t
+}
+
 // TypeOf gives the content type of a file of that name.
 func TypeOf(name string) string { return typeByName(name) }
 
