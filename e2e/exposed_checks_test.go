@@ -38,6 +38,32 @@ func (b *bed) checkSidecarIsShut(edge string) {
 	}
 }
 
+// checkWhatIsAsked: the target that answers is the one whose host it is told, and it is
+// asked for no other protocol than WebSocket.
+func (b *bed) checkWhatIsAsked(agent string) {
+	b.t.Helper()
+	for head, want := range map[string][]string{
+		"GET http://deep.taskflow.co/x HTTP/1.1\r\nHost: api.taskflow.co":                                          {`"origin":"deep"`, `"host":"deep.taskflow.co"`, `"forwarded_host":"deep.taskflow.co"`, `"target":"/x"`},
+		"GET http://nobody.example/ HTTP/1.1\r\nHost: api.taskflow.co":                                             {"HTTP/1.1 404 "},
+		"GET / HTTP/1.1\r\nHost: api.taskflow.co\r\nHost: deep.taskflow.co":                                        {"HTTP/1.1 400 "},
+		"GET /x HTTP/1.1\r\nHost: deep.taskflow.co\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk":                    {`"origin":"deep"`, `"upgrade":""`},
+		"GET /x HTTP/1.1\r\nHost: deep.taskflow.co\r\nUpgrade: WebSocket":                                          {`"origin":"deep"`, `"upgrade":"WebSocket"`},
+		"POST / HTTP/1.1\r\nHost: api.taskflow.co\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n": {"HTTP/1.1 400 "},
+	} {
+		got := b.exec(agent, "python3", "-c", `
+import socket, sys
+s = socket.create_connection(("api.taskflow.co", 80), 20)
+s.sendall(sys.argv[1].encode() + b"\r\nConnection: close, Upgrade\r\n\r\n")
+while d := s.recv(65536): sys.stdout.write(d.decode())
+`, head)
+		for _, part := range want {
+			if !strings.Contains(got, part) {
+				b.t.Errorf("%q: %q, want %q", head, got, want)
+			}
+		}
+	}
+}
+
 // checkNothingButTheTarget has a target stop, and others take its place.
 func (b *bed) checkNothingButTheTarget(up upJSON, agent string) {
 	b.t.Helper()

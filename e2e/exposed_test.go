@@ -152,6 +152,7 @@ networks:
 			t.Errorf("port %s: %q", port, got)
 		}
 	}
+	b.checkWhatIsAsked(agent)
 	if got := b.exec(agent, "sh", "-c", `curl -sS -D - -H "X-Large: $(head -c 32768 /dev/zero | tr '\0' x)" https://api.taskflow.co/header`); !strings.HasSuffix(got, "\r\n\r\n32768") || len(got) < 32768 {
 		t.Errorf("a field of 32 KB: %d bytes, %.300q", len(got), got)
 	}

@@ -71,6 +71,22 @@ networks: {external: {driver: bridge, enable_ipv6: %[4]t}, inner: {}}
 		}
 	}
 
+	// So does the example, as a user copies it.
+	example := b.id("example")
+	t.Cleanup(func() { b.ctis("down", example, "--timeout", "0s") })
+	cmd := b.command("up", "../examples/exposed", "--id", example)
+	cmd.Env = append(cmd.Env, "AGENT_IMAGE="+nginx, "SERVICE_IMAGE="+nginx)
+	finish(t, cmd).must(t, 0)
+	agent := example + "-default-1"
+	eventually(t, "the example's service answers", func() bool { return b.curl(agent, "-d", "first", "http://api.example.com/") == `{"order": 1}`+"\n" })
+	if got := b.curl(agent, "https://api.example.com/list?all"); !strings.Contains(got, `{"orders": ["first"], "asked": "https://api.example.com/list?all"`) {
+		t.Errorf("the example's service: %q", got)
+	}
+	if got := b.curl(agent, "-X", "DELETE", "https://admin.example.com/"); got != `{"orders": []}`+"\n" {
+		t.Errorf("the example's other port: %q", got)
+	}
+	b.ctis("down", example, "--timeout", "0s").must(t, 0)
+
 	// Somebody removes the sidecar, with what nobody had read.
 	b.curl(agents[0], "http://api.taskflow.co/unread")
 	b.docker("rm", "-f", "-v", ids[0]+"-edge-2-1")

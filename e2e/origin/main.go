@@ -79,7 +79,7 @@ func named(name string) http.Handler {
 			}
 		}
 		answer := map[string]string{"origin": name, "method": r.Method, "host": r.Host, "target": r.RequestURI, "peer": r.RemoteAddr,
-			"for": r.Header.Get("X-Forwarded-For"), "proto": r.Header.Get("X-Forwarded-Proto"), "forwarded_host": r.Header.Get("X-Forwarded-Host")}
+			"for": r.Header.Get("X-Forwarded-For"), "proto": r.Header.Get("X-Forwarded-Proto"), "forwarded_host": r.Header.Get("X-Forwarded-Host"), "upgrade": r.Header.Get("Upgrade")}
 		_ = json.NewEncoder(w).Encode(answer) // whoever asked sees that it is cut off
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
