@@ -40,7 +40,7 @@ var fetchers = []fetcher{
 	{"Go program", images.GoProgram + ` https://HOST/public/text.txt | grep -x trusted`},
 	{"Go command (modules)", `cd / && export HOME=$(mktemp -d) && GOPROXY=https://HOST/public GONOSUMDB=* GOFLAGS=-mod=mod go list -m -versions example.com/sample | grep -x "example.com/sample v1.0.0"`},
 	{"pip", `d=$(mktemp -d) && pip download --retries 0 --no-deps --no-cache-dir -d $d https://HOST/public/sample-1.0-py3-none-any.whl && ls $d | grep sample`},
-	{"cargo", `CARGO_HOME=$(mktemp -d) CARGO_NET_RETRY=0 CARGO_REGISTRIES_HOSTS_INDEX=sparse+https://HOST/public/index/ cargo search --registry hosts sample | grep trusted`},
+	{"cargo", `CARGO_HOME=$(mktemp -d) CARGO_NET_RETRY=0 CARGO_REGISTRIES_SAMPLE_INDEX=sparse+https://HOST/public/index/ cargo search --registry sample sample | grep trusted`},
 	{"AWS CLI", `AWS_EC2_METADATA_DISABLED=true AWS_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 aws --no-sign-request --endpoint-url https://HOST s3api get-object --bucket public --key text.txt /dev/stdout | grep -x trusted`},
 	{"Perl LWP", `perl -MLWP::UserAgent -e 'my $r=LWP::UserAgent->new->get("https://HOST/public/text.txt"); die $r->status_line unless $r->is_success; print $r->content' | grep -x trusted`},
 	{"Ruby", `ruby -ropen-uri -e 'print URI.open("https://HOST/public/text.txt").read' | grep -x trusted`},
