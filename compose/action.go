@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/linuxarena/ctis/server/api"
-	"github.com/linuxarena/ctis/server/rule"
+	templates "github.com/linuxarena/ctis/server/rule"
 )
+
+const groupHint = `path_regex = "^/files/(.+)$" has one group, .Match 1; .Match 0 is all that it matched`
 
 var respondKeys = []string{"status", "headers", "body", "body_file", "json", "template"}
 
@@ -101,6 +103,11 @@ func (r *configReader) respond(table map[string]any, path []string, rule *Rule, 
 		for _, h := range res.Headers {
 			r.template(h[1], r.index.value(below(path, "headers", h[0])...), "header "+h[0])
 		}
+	}
+	rule.Respond = res
+	if err := templates.CheckGroups(&rule.Rule); err != nil {
+		r.problems.errorf(r.index.value(path...), "%v", err).
+			hint(groupHint)
 	}
 	return res
 }
@@ -253,7 +260,7 @@ func (r *configReader) jsonTemplates(v any, path []string) {
 }
 
 func (r *configReader) template(text string, at place, what string) {
-	if err := rule.CheckTemplate(text); err != nil {
+	if err := templates.CheckTemplate(text); err != nil {
 		r.problems.errorf(at, "%s is no template: %s", what, err).
 			hint("templates are Go's text/template, with the functions %s; template = false sends the text as it is", strings.Join(api.TemplateFuncs, ", "))
 	}

@@ -55,22 +55,31 @@ func readTOML(file string, content []byte, ps *Problems) (r *configReader, doc m
 		ps.refused(file, placeIn(file, src, at), refused)
 		return nil, nil
 	}
-	if _, err := toml.Decode(src, &doc); err != nil {
-		var syntax toml.ParseError
-		if !errors.As(err, &syntax) {
-			ps.errorf(place{File: file, Line: 1, Column: 1}, "%s", err)
-			return nil, nil
-		}
-		ps.errorf(placeIn(file, src, syntax.Position.Start), "%s", syntaxMessage(syntax))
+	doc, err := decodeTOML(src)
+	if err != nil {
+		ps.errorf(placeIn(file, src, err.offset), "%s", err.message)
 		return nil, nil
 	}
 	return &configReader{index: indexTOML(file, src), problems: ps}, doc
 }
 
-// syntaxMessage is what the TOML library says, as part of a line.
-func syntaxMessage(e toml.ParseError) string {
-	message := strings.TrimSuffix(e.Message, ".")
-	return strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]
+// notTOML is why a document is no TOML, and where, in bytes from its beginning.
+type notTOML struct {
+	message string // part of a line
+	offset  int
+}
+
+func decodeTOML(src string) (doc map[string]any, wrong *notTOML) {
+	_, err := toml.Decode(src, &doc)
+	if err == nil {
+		return doc, nil
+	}
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		return nil, &notTOML{err.Error(), 0}
+	}
+	message := strings.TrimSuffix(syntax.Message, ".")
+	return nil, &notTOML{strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):], syntax.Position.Start}
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

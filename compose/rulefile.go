@@ -54,6 +54,10 @@ func (l *environmentLoad) bodyFile(of *Rule) {
 	if err := rule.CheckTemplate(string(content)); err != nil {
 		l.problems.errorf(at, "body_file %q is no template: %s", name, err).
 			hint("template = false sends the file as it is")
+		return
+	}
+	if err := rule.CheckGroups(&of.Rule); err != nil {
+		l.problems.errorf(at, "body_file %q: %v", name, err).hint(groupHint)
 	}
 }
 

@@ -103,6 +103,9 @@ func compile(r *api.Rule, ref string) (*Rule, error) {
 		if c.answer, err = compileAnswer(r.Respond); err != nil {
 			return nil, err
 		}
+		if err := c.answer.checkGroups(r.PathRegex); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }

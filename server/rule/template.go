@@ -22,7 +22,10 @@ const (
 )
 
 // program is a compiled template.
-type program struct{ t *template.Template }
+type program struct {
+	t      *template.Template // nil for an empty text
+	groups []int              // of path_regex, that it asks for by number
+}
 
 // CheckTemplate says what is wrong with a template, without the name that
 // text/template makes up for it. Line numbers are those of the text.
@@ -52,10 +55,14 @@ func compileTemplate(text string) (*program, error) {
 	if t.Tree == nil { // an empty text
 		return &program{}, nil
 	}
+	u, err := usesOf(t.Root) // before prepare, which adds to it
+	if err != nil {
+		return nil, err
+	}
 	if _, err := prepare(t.Root); err != nil {
 		return nil, err
 	}
-	return &program{t}, nil
+	return &program{t, u.groups}, nil
 }
 
 // templateError says what text/template found, with the line where there are several.

@@ -151,9 +151,8 @@ func TestTemplatesAreBounded(t *testing.T) {
 		`{{random 5 5}}`:                                                      "no number from 5",
 		`{{hash "crc" "a"}}`:                                                  `there is no "crc"`,
 		`{{now "" "soon"}}`:                                                   "not a duration",
-		`{{.Match 1}}`:                                                        "no path_regex",
 		`{{index (.Body) 10000000}}`:                                          "out of range",
-		`{{.Nothing}}`:                                                        "can't evaluate field Nothing",
+		`{{index .Method 99}}`:                                                "index out of range",
 	} {
 		began := time.Now()
 		_, got, err := answerOf(t, templated(text), request("POST / || "+strings.Repeat("x", 100_000)), 1)
@@ -168,18 +167,43 @@ func TestTemplatesAreBounded(t *testing.T) {
 
 func TestTemplatesThatAreNoneAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{":                                "unclosed action",
-		"{{nothing}}":                       `function "nothing" not defined`,
-		"a\nb\n{{end}}":                     "unexpected {{end}} (its line 3)",
-		`{{template "x"}}`:                  "template is not known here",
-		`{{define "x"}}{{end}}`:             "define and block are not known here",
-		`{{block "x" .}}{{end}}`:            "define and block are not known here",
-		`{{range .}}{{template ""}}{{end}}`: "template is not known here",
-		`{{__tick 1}}`:                      "not defined",
+		"{{":                                       "unclosed action",
+		"{{nothing}}":                              `function "nothing" not defined`,
+		"a\nb\n{{end}}":                            "unexpected {{end}} (its line 3)",
+		`{{template "x"}}`:                         "template is not known here",
+		`{{define "x"}}{{end}}`:                    "define and block are not known here",
+		`{{block "x" .}}{{end}}`:                   "define and block are not known here",
+		`{{range .}}{{template ""}}{{end}}`:        "template is not known here",
+		`{{__tick 1}}`:                             "not defined",
+		`{{.Nope}}`:                                ".Nope is not known; what a request has is .Body .Cookie",
+		`{{.body}}`:                                "names are spelled with their capitals: .Body",
+		`{{.String}}`:                              ".String is not known",
+		`{{.Body.x}}`:                              ".Body is a text and has no .x",
+		`{{.Query.x}}`:                             `.Query takes a name: write (.Query "x")`,
+		`{{.Query}}`:                               ".Query takes one argument, not 0",
+		`{{json .Query}}`:                          ".Query takes one argument, not 0",
+		`{{.Query "a" "b"}}`:                       ".Query takes one argument, not 2",
+		`{{.Method "a"}}`:                          ".Method takes no argument, not 1",
+		`{{"a" | .Method}}`:                        ".Method takes no argument, not 1",
+		`{{if .Nope}}{{end}}`:                      ".Nope is not known",
+		`{{with 1}}{{$.Nope}}{{end}}`:              ".Nope is not known",
+		`{{with 1}}{{else}}{{.Nope}}{{end}}`:       ".Nope is not known",
+		`{{range .JSON}}{{hash $.Nope}}{{end}}`:    ".Nope is not known",
+		`{{(hash .Nope)}}`:                         ".Nope is not known",
+		`{{$x := .Nope}}`:                          ".Nope is not known",
 		strings.Repeat("x", maxTemplate) + "{{.}}": "a template may have",
 	} {
 		if err := CheckTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v; want %q", text, err, want)
+		}
+	}
+	for _, text := range []string{
+		`{{.}}`, `{{.Query "a"}}`, `{{"a" | .Query}}`, `{{json (.Header "a")}}`, `{{.JSON}}`, `{{.JSON.a.b}}`, `{{$.JSON.a}}`,
+		`{{range .JSON.items}}{{.anything}}{{$.Method}}{{end}}`, `{{with .JSON}}{{.a}}{{else}}{{.Path}}{{end}}`,
+		`{{range $i, $e := .JSON}}{{$i}}{{$e.x}}{{end}}`, `{{if eq .Method "GET"}}{{.Body}}{{end}}`, `{{.Match 1}}`,
+	} {
+		if err := CheckTemplate(text); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, name := range api.TemplateFuncs {
@@ -216,5 +240,30 @@ func TestOneRuleAnswersManyAtOnce(t *testing.T) {
 	all.Wait()
 	if len(seen) != 320 {
 		t.Errorf("%d different answers", len(seen))
+	}
+}
+
+func TestGroupsThatAnExpressionDoesNotHaveAreRefused(t *testing.T) {
+	for _, c := range []struct{ expression, text, want string }{
+		{"", "{{.Match 1}}", "the rule has no path_regex"},
+		{"^/(a)$", "{{.Match 2}}", "asks for .Match 2, and path_regex has 1 groups"},
+		{"^/(a)$", "{{if .Method}}{{hash (.Match 7)}}{{end}}", "asks for .Match 7"},
+		{"^/(a)$", "{{.Match -1}}", "asks for .Match -1"},
+		{"^/(a)$", "{{.Match 1}}{{.Match 0}}", ""},
+		{"", "{{.Method}}", ""},
+	} {
+		for _, r := range []*api.Rule{
+			{PathRegex: c.expression, Respond: &api.RuleResponse{Status: 200, Template: true, Body: []byte(c.text)}},
+			{PathRegex: c.expression, Respond: &api.RuleResponse{Status: 200, Template: true, JSON: true, Body: []byte(`{"a":["` + c.text + `"]}`)}},
+			{PathRegex: c.expression, Respond: &api.RuleResponse{Status: 200, Template: true, Headers: [][2]string{{"A", c.text}}}},
+		} {
+			checked := CheckGroups(r)
+			_, compiled := compile(r, "1")
+			for _, err := range []error{checked, compiled} {
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%s with %q: %v; want %q", c.text, c.expression, err, c.want)
+				}
+			}
+		}
 	}
 }
