@@ -4,6 +4,7 @@
 //
 //	up      ctis up beside docker compose up on the same file (needs an engine)
 //	serve   ctis-server beside bare net/http that writes one line of JSON a request
+//	flood   one trajectory's requests while another one floods, beside bare net/http (Linux)
 //	hash    the image's tag and the look whether it exists (needs an engine)
 //	stream  the first event of an upstream's stream, directly and through simulator and gateway
 //	inputs  the hash of a large build context beside one SHA-256 a file
@@ -22,11 +23,11 @@ import (
 func main() {
 	runs := flag.Int("n", 7, "how often each program has its turn")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-n RUNS] up|serve|stream|hash|inputs …")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-n RUNS] up|serve|flood|stream|hash|inputs …")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	benches := map[string]func(context.Context, int) error{"up": benchUp, "serve": benchServe, "hash": benchHash, "inputs": benchInputs, "stream": benchStream}
+	benches := map[string]func(context.Context, int) error{"up": benchUp, "serve": benchServe, "flood": benchFlood, "hash": benchHash, "inputs": benchInputs, "stream": benchStream}
 	names := flag.Args()
 	if len(names) == 3 && names[0] == bareVerb {
 		if err := bareServer(names[1], names[2]); err != nil {
@@ -36,10 +37,17 @@ func main() {
 		return
 	}
 	if len(names) == 0 {
-		names = []string{"hash", "inputs", "serve", "stream", "up"}
+		names = []string{"hash", "inputs", "serve", "flood", "stream", "up"}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if len(names) == 3 && names[0] == floodVerb {
+		if err := flood(ctx, names[2]); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", floodVerb, err)
+			os.Exit(1)
+		}
+		return
+	}
 	for _, name := range names {
 		bench, ok := benches[name]
 		if !ok {

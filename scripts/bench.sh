@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures ctis against other programs on the same work. Arguments are passed on: hash, serve, stream, up; -n RUNS.
+# Measures ctis against other programs on the same work. Arguments are passed on: hash, serve, flood, stream, up; -n RUNS.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/setup.sh

@@ -58,6 +58,7 @@ func (x *exchange) stall(r *http.Request, by *rule.Rule) {
 		return
 	}
 	defer n.waiting.Add(-1)
+	x.seat.yield()
 	x.recorded()
 	r, stop := x.attend(r)
 	defer stop()

@@ -244,6 +244,7 @@ func (s *Server) openTenant(t *registry.Trajectory) (*tenant, error) {
 	}
 	j.Live()
 	n := newTenant(t, j)
+	n.seats.bell = s.bell
 	if err := n.setRules(&t.Registration, s.memories.recall(t.Trajectory)); err != nil {
 		return nil, err
 	}

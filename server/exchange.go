@@ -30,6 +30,7 @@ type exchange struct {
 	carrier carrier
 	link    *link
 	message *message
+	seat    *seat
 	persona *api.Persona // whose headers the response has; never nil
 	bare    bool         // but for this one, which has nothing added
 	genuine bool         // or this one, which is a real host's
@@ -68,6 +69,7 @@ type exchange struct {
 		asked    persona.Request
 		scripted rule.Request
 		fields   [10][2]string
+		seat     seat
 	}
 }
 
@@ -88,6 +90,13 @@ func newExchange(w http.ResponseWriter, c carrier, m *message) *exchange {
 	x := &exchange{
 		out: w, server: l.server, carrier: c, link: l, message: m,
 		body: l.tenant.journal.NewSpool(), header: c.scratch(),
+	}
+	if t, ok := c.(*tap); ok {
+		x.seat = &t.seat
+	} else {
+		x.own.seat.tenant = l.tenant
+		x.seat = &x.own.seat
+		x.seat.take()
 	}
 	x.record = &x.own.record
 	l.beginRecord(x.record, api.KindNotFound, m.start)
@@ -181,6 +190,7 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 // send writes through, while streaming.
 func (x *exchange) send(p []byte) (int, error) {
+	x.seat.yield()
 	if x.failed == nil && x.message.head == nil {
 		x.failed = x.awaitWrite()
 	}
@@ -294,6 +304,7 @@ func (x *exchange) stream() {
 	held := x.held
 	x.held = nil
 	x.beginCut(len(held))
+	x.seat.yield()
 	x.sendHead()
 	if len(held) > 0 && !x.bodyless() {
 		_, _ = x.send(held) // kept in failed

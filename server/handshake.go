@@ -49,7 +49,10 @@ func (s *Server) handshake(l *link) {
 	} else {
 		l.persona = l.tenant.first
 	}
-	held := &withheld{replay: replay{Conn: l.socket, head: raw}}
+	work := &patient{Conn: l.socket, seat: &seat{tenant: l.tenant}}
+	work.seat.take()
+	defer work.seat.yield()
+	held := &withheld{replay: replay{Conn: work, head: raw}}
 	c := tls.Server(held, l.tenant.tls)
 	if err := c.HandshakeContext(context.Background()); err != nil {
 		s.noteRefused(l, api.KindRefused, handshakeError(err, hello, l.persona), raw, start)
@@ -68,6 +71,8 @@ func (s *Server) handshake(l *link) {
 	state := c.ConnectionState()
 	l.tls = tlsRecord(state.Version, hello.SNI, state.NegotiatedProtocol)
 	l.Conn = c
+	work.done = true
+	work.seat.yield()
 	if state.NegotiatedProtocol == "h2" {
 		s.queue2.put(newFramed(l, start))
 	} else {

@@ -93,6 +93,9 @@ func TestMalformedMessageGivesExactlyOneRecordAndAnAnswerOfTheServerFamily(t *te
 			if c.status != 0 && (r.Response == nil || r.Response.Status != c.status) {
 				t.Errorf("%s, %s: recorded response %+v", over, c.name, r.Response)
 			}
+			if kept := r.Raw; kept != nil && (len(kept.Content) > rawHeadLimit*4/3+4 || kept.Truncated != (kept.Size > rawHeadLimit) || kept.Size > int64(len(c.raw))) {
+				t.Errorf("%s, %s: of %d bytes %d are said to have been raw, truncated %v, and %d are kept", over, c.name, len(c.raw), kept.Size, kept.Truncated, len(kept.Content))
+			}
 			if (r.TLS != nil) != (over == "https") {
 				t.Errorf("%s, %s: tls is %+v", over, c.name, r.TLS)
 			}

@@ -18,6 +18,7 @@ import (
 
 // end is deferred around the handler: it settles what the handler left open.
 func (x *exchange) end() {
+	defer x.seat.yield()
 	defer x.discard()
 	if fault := recover(); fault != nil {
 		x.panicked(fault)
@@ -110,6 +111,7 @@ func (x *exchange) complete() {
 		}
 		return
 	}
+	x.seat.yield()
 	x.sendHead()
 	if len(x.held) == 0 || x.awaitWrite() != nil {
 		return

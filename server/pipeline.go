@@ -84,10 +84,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(http.StatusNotFound, "")
 	case rules != nil && s.scripted(x, r, rules):
 	case x.record.Kind == api.KindBackend:
+		x.seat.yield()
 		r, stop := x.attend(r)
 		defer stop()
 		s.relay(x, r, p)
 	case x.record.Kind == api.KindUpstream:
+		x.seat.yield()
 		r, stop := x.attend(r)
 		defer stop()
 		s.forward(x, r, p.Host)
@@ -209,7 +211,7 @@ func (x *exchange) spool(r *http.Request, limit int64) error {
 		if err := x.awaitBody(); err != nil {
 			return err
 		}
-		n, err := r.Body.Read(*buf)
+		n, err := x.read(r, *buf)
 		if _, werr := x.body.Write((*buf)[:n]); werr != nil {
 			return errNotStored
 		}
@@ -223,6 +225,15 @@ func (x *exchange) spool(r *http.Request, limit int64) error {
 			return err
 		}
 	}
+}
+
+// read reads of the body. On HTTP/1 the tap knows when that waits for the client.
+func (x *exchange) read(r *http.Request, p []byte) (int, error) {
+	if x.message.head == nil {
+		x.seat.yield()
+		defer x.seat.take()
+	}
+	return r.Body.Read(p)
 }
 
 // awaitBody sets the deadline of the next read where the tap does not.

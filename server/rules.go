@@ -176,6 +176,8 @@ func (x *exchange) waitOut(r *http.Request, d time.Duration) bool {
 		return false
 	}
 	defer n.waiting.Add(-1)
+	x.seat.yield()
+	defer x.seat.take()
 	if x.commit() != nil {
 		x.unavailable()
 		return false

@@ -10,9 +10,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -368,5 +370,23 @@ func TestNoSessionIsResumed(t *testing.T) {
 		if c.ConnectionState().DidResume {
 			t.Errorf("connection %d resumed a session", i)
 		}
+	}
+}
+
+func TestDurationsAreToTheMicrosecond(t *testing.T) {
+	if got := milliseconds(1234567 * time.Nanosecond); got != 1.234 {
+		t.Errorf("1234567 ns are %v ms", got)
+	}
+	w := newWorld(t)
+	w.register("t2", 2, plays("a.example", ""))
+	begun := time.Now()
+	w.do(w.client(2, false), "POST", "http://a.example/webhook", "x")
+	most := float64(time.Since(begun).Microseconds())
+	r := w.records("t2")[0]
+	if us := r.DurationMS * 1000; us <= 0 || us > most || math.Abs(us-math.Round(us)) > 1e-6 {
+		t.Errorf("%v ms, and the client saw %v microseconds", r.DurationMS, most)
+	}
+	if r.Time.Before(begun) || r.Time.After(time.Now()) {
+		t.Errorf("time %v, begun %v", r.Time, begun)
 	}
 }

@@ -78,6 +78,7 @@ type Server struct {
 	accepting      sync.WaitGroup
 	delayed        delayed
 	owed           owed
+	bell           *bell
 }
 
 // handlers decide the responses of personas.
@@ -105,6 +106,9 @@ func New(o Options) (_ *Server, err error) {
 			_ = s.release() // the first error is the one that tells
 		}
 	}()
+	if s.bell, err = newBell(); err != nil {
+		return nil, err
+	}
 	if err := s.openState(o); err != nil {
 		return nil, err
 	}

@@ -127,5 +127,8 @@ func (s *Server) release() error {
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
+	if s.bell != nil {
+		errs = append(errs, s.bell.close())
+	}
 	return errors.Join(errs...)
 }

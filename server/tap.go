@@ -39,6 +39,7 @@ type tap struct {
 	pass    []byte    // of the head, still to be passed on
 	current *message  // the one that was passed on last, in slot
 	whole   bool      // its handler has read all of it
+	seat    seat      // of who works on it
 	slot    message
 	header  http.Header // of the response, kept from one to the next
 	body    wire.Body
@@ -51,7 +52,8 @@ type tap struct {
 	reading bool      // a Read of the connection may be blocked
 	armed   time.Time // the connection's read deadline
 
-	raw atomic.Bool // the connection was hijacked
+	served atomic.Bool // a handler is to begin, or has not ended
+	raw    atomic.Bool // the connection was hijacked
 }
 
 type phase uint8
@@ -62,7 +64,13 @@ const (
 	phaseBody
 )
 
-func newTap(l *link) *tap { return &tap{link: l} }
+func newTap(l *link) *tap { return &tap{link: l, seat: seat{tenant: l.tenant}} }
+
+// Close also gives back the seat of whoever worked on the last message.
+func (t *tap) Close() error {
+	t.seat.yield()
+	return t.link.Close()
+}
 
 // Read passes on what net/http may see.
 func (t *tap) Read(p []byte) (int, error) {
@@ -115,6 +123,7 @@ func (t *tap) Read(p []byte) (int, error) {
 
 // begin looks at a complete head.
 func (t *tap) begin(end int) {
+	t.seat.take()
 	raw := t.in[:end:end]
 	head, refusal := wire.ParseHead(raw)
 	if refusal != nil && head != nil { // what nginx refuses, another server may take
@@ -133,6 +142,7 @@ func (t *tap) begin(end int) {
 	t.pass = head.Forward(raw)[t.given:]
 	t.in = t.in[end:]
 	t.phase = phasePass
+	t.served.Store(true)
 	t.expectHandler()
 }
 
@@ -162,7 +172,12 @@ func (t *tap) readBody(p []byte) (int, error) {
 		t.in = t.in[n:]
 	} else {
 		var err error
-		if n, err = t.receive(p); n == 0 && err != nil {
+		t.seat.yield()
+		n, err = t.receive(p)
+		if t.served.Load() {
+			t.seat.take()
+		}
+		if n == 0 && err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) || !t.isAborted() {
 				t.err = err
 			}
@@ -227,6 +242,9 @@ func (t *tap) fill() error {
 		if t.room == nil {
 			t.room = t.in[:0]
 		}
+	}
+	if !t.served.Load() { // else this is net/http looking whether the client is still there
+		t.seat.yield()
 	}
 	n, err := t.receive(t.in[len(t.in):cap(t.in)])
 	if n > 0 && t.first.IsZero() {
@@ -298,6 +316,8 @@ func (t *tap) scratch() http.Header {
 }
 
 func (t *tap) leave() {
+	t.served.Store(false)
+	t.seat.yield() // the response is still to be sent
 	t.mu.Lock()
 	t.busy = false
 	t.mu.Unlock()

@@ -83,6 +83,7 @@ func (t *tap) Write(p []byte) (int, error) {
 // send writes to the connection. A reader that takes nothing for the time of a
 // piece is given up.
 func (t *tap) send(p []byte) (int, error) {
+	t.seat.yield() // the client may take its time
 	done := 0
 	for {
 		piece := p[done:min(len(p), done+pieceSize)]

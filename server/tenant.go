@@ -30,6 +30,7 @@ type tenant struct {
 	waiting   atomic.Int64                          // requests that a rule holds back
 	heavy     sync.Mutex                            // see heavily
 	heads     atomic.Int64                          // bytes of the heads of open HTTP/2 streams
+	seats     seats
 
 	mu       sync.Mutex
 	gone     bool
@@ -46,6 +47,7 @@ func newTenant(t *registry.Trajectory, j *journal.Journal) *tenant {
 		hosts:   make(map[string]*api.Persona, len(t.Personas)),
 		links:   map[*link]struct{}{},
 		idle:    make(chan struct{}),
+		seats:   seats{free: seatsOf()},
 
 		upstreams: make(map[string]bool, len(t.Upstreams)),
 	}

@@ -53,6 +53,7 @@ func (j *Journal) sync() error {
 		}
 	}
 	j.unsynced, j.full, j.flush = nil, nil, false
+	upTo := anchor{j.seq, j.size}
 	j.mu.Unlock()
 
 	var errs []error
@@ -65,7 +66,11 @@ func (j *Journal) sync() error {
 	if flush && f != nil {
 		errs = append(errs, f.Sync())
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if flush && err == nil {
+		j.setAnchor(upTo)
+	}
+	return err
 }
 
 // syncPath flushes a file, or the names in a directory.

@@ -43,6 +43,7 @@ type Journal struct {
 	truncated uint64
 	drops     lostCount // beyond the quota
 	misses    lostCount // that could not be written
+	cuts      lostCount // that were written once, see anchor.go
 
 	flush    bool     // lines were written since the last flush
 	full     []file   // segments that are written to no more, and not flushed yet
@@ -70,6 +71,7 @@ func (s *Store) newJournal(name string) *Journal {
 		segments:   []segment{{n: 1}},
 		drops:      lostCount{cause: causeQuota},
 		misses:     lostCount{cause: causeStorage},
+		cuts:       lostCount{cause: causeCut},
 		prev:       slices.Clone(zeroPrev),
 		running:    make(map[uint64]struct{}),
 	}
@@ -310,7 +312,7 @@ func (j *Journal) Status() api.JournalStatus {
 		Records:   j.seq,
 		Bytes:     j.size + j.bodyBytes,
 		Truncated: j.truncated,
-		Dropped:   j.drops.total + j.misses.total,
+		Dropped:   j.drops.total + j.misses.total + j.cuts.total,
 	}
 }
 

@@ -44,6 +44,7 @@ const quotaSlack = 64 << 20
 // Why requests have no record, as gap records say it. Recovery knows them by it.
 const (
 	causeQuota   = "requests dropped: quota"
+	causeCut     = "records that were on stable storage are missing at the end of the journal before this"
 	causeStorage = "requests have no record and were not acknowledged: the journal could not be written"
 )
 
@@ -197,7 +198,7 @@ func (j *Journal) TellMissed() error {
 
 // tellGap writes gap records for the requests that have none. The lock is held.
 func (j *Journal) tellGap() error {
-	for _, c := range []*lostCount{&j.drops, &j.misses} {
+	for _, c := range []*lostCount{&j.cuts, &j.drops, &j.misses} {
 		if err := j.tell(c); err != nil {
 			return err
 		}

@@ -48,13 +48,15 @@ func (s *Store) recover(name string) (*Journal, error) {
 			return j, err
 		}
 	}
+	j.checkEnd(r.report)
 	s.mu.Lock()
 	s.problems = append(s.problems, r.problems...)
 	s.mu.Unlock()
 
 	j.drops.total = max(j.drops.total, j.drops.told)
 	j.misses.total = max(j.misses.total, j.misses.told)
-	if j.drops.untold()+j.misses.untold() > 0 { // killed between two gap records
+	j.cuts.total += j.cuts.told                                 // what checkEnd found is none of those that were told
+	if j.cuts.untold()+j.drops.untold()+j.misses.untold() > 0 { // killed between two gap records
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if err := j.tellGap(); err != nil {
@@ -208,9 +210,12 @@ func (j *Journal) account(h head, line []byte, report func(string, ...any)) {
 		if err != nil {
 			report("record %d does not say how many it stands for", h.seq)
 		}
-		if bytes.Contains(line, []byte(causeStorage)) {
+		switch {
+		case bytes.Contains(line, []byte(causeStorage)):
 			j.misses.told += n
-		} else {
+		case bytes.Contains(line, []byte(causeCut)):
+			j.cuts.told += n
+		default:
 			j.drops.told += n
 		}
 	}

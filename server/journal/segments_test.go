@@ -161,6 +161,7 @@ func TestACrashAtAnyByteOfTheLastSegment(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(state, "t1"), os.DirFS(j.dir)); err != nil {
 			t.Fatal(err)
 		}
+		remove(t, filepath.Join(state, "t1", "flushed")) // as if nothing was yet
 		if err := os.WriteFile(filepath.Join(state, "t1", last), end[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -208,6 +209,7 @@ func TestDamageToSegmentsIsTold(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(state, "t1"), os.DirFS(j.dir)); err != nil {
 			t.Fatal(err)
 		}
+		remove(t, filepath.Join(state, "t1", "flushed")) // as if nothing was yet
 		if err := c.damage(filepath.Join(state, "t1")); err != nil {
 			t.Fatal(err)
 		}
