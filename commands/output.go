@@ -64,6 +64,24 @@ func (a *app) table(header []string, rows [][]string, flexible int) error {
 	return nil
 }
 
+// hang prints text behind first. On a terminal it is broken between words, and its further
+// lines begin below it.
+func (a *app) hang(first, text string) error {
+	_, err := fmt.Fprintln(a.streams.Out, hanging(first, text, a.outWidth()))
+	return err
+}
+
+// hanging is such text on a terminal of that width in cells; 0: no terminal.
+func hanging(first, text string, width int) string {
+	text = printable(text)
+	indent := lipgloss.Width(first)
+	if width == 0 || indent+lipgloss.Width(text) <= width {
+		return first + text
+	}
+	room := max(20, width-indent)
+	return first + strings.ReplaceAll(lipgloss.Wrap(text, room, ""), "\n", "\n"+strings.Repeat(" ", indent))
+}
+
 // formatRow pads and cuts cells to widths; one of no width is left as it is.
 func formatRow(row []string, widths []int) string {
 	var b strings.Builder
