@@ -205,9 +205,15 @@ func (a *app) lastOfSidecar(ctx context.Context, id string, project netpin.Proje
 	return ctx.Err()
 }
 
-// watchExposed collects every second until the context ends, for who follows a journal.
+// collectPause is how long collecting rests at least between two times.
+const collectPause = 50 * time.Millisecond
+
+// watchExposed collects whenever the sidecar logs something, until the context ends, for
+// who follows a journal. Each second it does so too: the sidecar may be another by then.
 func (a *app) watchExposed(ctx context.Context, id string) {
 	var admin *api.Client
+	logged := make(chan struct{}, 1)
+	go a.watchSidecar(ctx, id, logged)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -218,6 +224,8 @@ func (a *app) watchExposed(ctx context.Context, id string) {
 			}
 			return
 		case <-tick.C:
+		case <-logged:
+			time.Sleep(collectPause) // what comes together is collected together
 		}
 		err := error(nil)
 		if admin == nil {
@@ -232,6 +240,23 @@ func (a *app) watchExposed(ctx context.Context, id string) {
 				admin.Close() // the simulator may have been restarted
 				admin = nil
 			}
+		}
+	}
+}
+
+// watchSidecar signals what the sidecar of a trajectory logs, whichever it is.
+func (a *app) watchSidecar(ctx context.Context, id string, logged chan<- struct{}) {
+	for ctx.Err() == nil {
+		c, ok, err := netpin.FindSidecar(ctx, a.engine, id)
+		if err == nil && ok {
+			err = sidecar.Watch(ctx, a.engine, c.ID, logged)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.log.Info("the log of exposed services cannot be followed", "trajectory", id, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
 		}
 	}
 }

@@ -122,7 +122,7 @@ var (
 		"serverIPAddress?": text, "connection?": text, "comment?": text,
 	}
 	harShape = shape{"log": shape{"version": text, "creator": creatorShape.check, "browser?": creatorShape.check,
-		"pages?": list(shape{"startedDateTime": instant, "id": text, "title": text, "pageTimings": shape{"onContentLoad?": number(-1, false), "onLoad?": number(-1, false), "comment?": text}.check, "comment?": text}),
+		"pages?":  list(shape{"startedDateTime": instant, "id": text, "title": text, "pageTimings": shape{"onContentLoad?": number(-1, false), "onLoad?": number(-1, false), "comment?": text}.check, "comment?": text}),
 		"entries": list(entryShape), "comment?": text}.check}
 )
 
