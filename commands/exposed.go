@@ -264,17 +264,34 @@ func (a *app) watchSidecar(ctx context.Context, id string, logged chan<- struct{
 // readExposed collects once, for who reads a journal or counts its records. What cannot
 // be read is said; the journal is shown all the same.
 func (a *app) readExposed(ctx context.Context, id string) error {
-	if _, err := a.openEngine(ctx); err != nil {
-		return err
-	}
-	if err := a.collectOnce(ctx, id); err != nil && ctx.Err() == nil {
+	err := a.collectOnce(ctx, id)
+	var unread *uncollectedError
+	if errors.As(err, &unread) && ctx.Err() == nil {
 		a.ui.warn(fmt.Sprintf("trajectory %q: %v", id, err))
+		return nil
 	}
-	return ctx.Err()
+	return err
 }
 
-// collectOnce collects what a trajectory's sidecar has recorded, if there is one.
+// uncollectedError says that what a sidecar recorded could not be brought into the
+// journal of its trajectory, which can be read all the same.
+type uncollectedError struct{ err error }
+
+func (e *uncollectedError) Error() string {
+	return fmt.Sprintf("the newest requests to its exposed services cannot be read: %v", e.err)
+}
+
+func (e *uncollectedError) Unwrap() error { return e.err }
+
+// collectOnce collects what a trajectory's sidecar has recorded, if there is one. Where
+// that fails it is an [uncollectedError]; any other error is one of the engine.
 func (a *app) collectOnce(ctx context.Context, id string) error {
+	if collect := a.setting.Collect; collect != nil {
+		if err := collect(ctx, id); err != nil {
+			return &uncollectedError{err}
+		}
+		return nil
+	}
 	if _, err := a.openEngine(ctx); err != nil {
 		return err
 	}
@@ -287,7 +304,7 @@ func (a *app) collectOnce(ctx context.Context, id string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the newest requests to its exposed services cannot be read: %w", err)
+		return &uncollectedError{err}
 	}
 	return nil
 }

@@ -39,6 +39,14 @@ func simulatorOf(socket string) func(context.Context) (*api.Client, error) {
 	}
 }
 
+// failing is a collecting that fails for that reason; nil without one.
+func failing(why string) func(context.Context, string) error {
+	if why == "" {
+		return nil
+	}
+	return func(context.Context, string) error { return errors.New(why) }
+}
+
 // scriptSimulator is the part of a simulator that has to do with journals.
 type scriptSimulator struct {
 	admin.Simulator
