@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,8 +105,38 @@ func TestTextHangsBelowItsBeginning(t *testing.T) {
 			t.Errorf("on %d cells: %q", width, got)
 		}
 	}
+	long := hanging("simulator ctis-demo-kept-73eac3-simulator: ", "running, image linuxarena/env-internet-simulator:src-094d83791bc4f2d0 "+strings.Repeat("x", 200), 40)
+	for i, line := range strings.Split(long, "\n") {
+		if lipgloss.Width(line) > 40 && i > 0 { // a name is not broken
+			t.Errorf("%q", line)
+		}
+	}
 	if got := hanging("ok  engine  ", text, 0); got != "ok  engine  "+text {
 		t.Errorf("off a terminal: %q", got)
+	}
+}
+
+// TestColumnsAreSqueezedIntoATerminal, those that are cut alike, or not at all.
+func TestColumnsAreSqueezedIntoATerminal(t *testing.T) {
+	for _, c := range []struct {
+		widths []int
+		limit  int
+		want   []int
+	}{
+		{[]int{10, 20, 8}, 42, []int{10, 20, 8}},
+		{[]int{10, 20, 30}, 50, []int{10, 20, 16}},
+		{[]int{10, 20, 30}, 40, []int{10, 18, 8}},
+		{[]int{17, 21, 8, 13, 30, 8, 3, 1}, 80, []int{17, 10, 8, 11, 8, 8, 3, 1}},
+		{[]int{10, 20, 30}, 29, nil},
+	} {
+		widths := slices.Clone(c.widths)
+		flexible := len(widths) - 1
+		if len(widths) == 8 {
+			flexible = 4
+		}
+		if ok := squeeze(widths, flexible, c.limit); ok != (c.want != nil) || ok && !slices.Equal(widths, c.want) {
+			t.Errorf("%v in %d cells: %v, %v", c.widths, c.limit, widths, ok)
+		}
 	}
 }
 
