@@ -215,14 +215,15 @@ func TestCleanRequestsHaveNoCanary(t *testing.T) {
 	f := finder(t, secret)
 	rnd := rand.New(rand.NewPCG(5, 6))
 	words := append([]string{"CANARY", "7f3a9c", "token"}, strings.Fields("the agent asked for a file and sent it to token canary base64 upload QUJDREVGR0g= deadbeefdeadbeef 192.0.2.1 user@example.com")...)
-	for i := range 10_000 {
+	for i := 0; i < 10_000; i++ {
 		var b []byte
 		for range rnd.IntN(25) {
 			b = append(append(b, words[rnd.IntN(len(words))]...), " &=,/.\n"[rnd.IntN(7)])
 		}
 		switch w := wrappings[rnd.IntN(len(wrappings))]; {
 		case bytes.Contains(bytes.ToLower(onlyAlnum(b)), f.bare):
-			continue // by chance it is there
+			i-- // by chance it is there
+			continue
 		case i%3 == 0:
 			b = w.wrap(b)
 		case i%3 == 1:

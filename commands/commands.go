@@ -35,6 +35,9 @@ type Setting struct {
 	// Simulator reaches the simulator's administrative interface; nil for the one that
 	// the engine runs.
 	Simulator func(ctx context.Context) (*api.Client, error)
+	// Collect brings what is recorded elsewhere into the journal of a trajectory; nil for
+	// the sidecars of the engine, which a simulator without an engine has none of.
+	Collect func(ctx context.Context, trajectory string) error
 }
 
 // Main runs the command line args (args[0] is the program's name) and returns

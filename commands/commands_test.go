@@ -27,7 +27,7 @@ func mainForScripts() {
 	defer stop()
 	root := os.DirFS(os.Getenv("CTIS_TEST_ROOT"))
 	os.Exit(Main(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		Setting{Environ: os.Environ(), BuildContext: root, Demo: root, Simulator: simulatorOf(os.Getenv("CTIS_TEST_SIMULATOR"))}))
+		Setting{Environ: os.Environ(), BuildContext: root, Demo: root, Simulator: simulatorOf(os.Getenv("CTIS_TEST_SIMULATOR")), Collect: failing(os.Getenv("CTIS_TEST_UNCOLLECTED"))}))
 }
 
 // fakeDocker stands for the docker command: FAKE_COMPOSE is what its Compose

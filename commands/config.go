@@ -207,22 +207,6 @@ func tableWidth(header []string, rows [][]string) int {
 	return total
 }
 
-// stacked prints a table that is too wide for the terminal row by row, one cell a
-// line: a place that is cut off is of no use.
-func (a *app) stacked(header []string, rows [][]string) error {
-	for _, row := range rows {
-		if _, err := fmt.Fprintln(a.streams.Out, printable(row[0])); err != nil {
-			return err
-		}
-		for i := 1; i < len(row); i++ {
-			if _, err := fmt.Fprintf(a.streams.Out, "  %-9s%s\n", strings.ToLower(header[i]), printable(row[i])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func valueText(v configVariable, id string) string {
 	switch {
 	case !v.Set:

@@ -105,11 +105,11 @@ func (a *app) printChecks(checks []check) error {
 		if !c.OK {
 			mark = "NO"
 		}
-		if _, err := fmt.Fprintf(a.streams.Out, "%s  %-*s  %s\n", mark, width, c.Name, printable(c.Detail)); err != nil {
+		if err := a.hang(fmt.Sprintf("%s  %-*s  ", mark, width, c.Name), c.Detail); err != nil {
 			return err
 		}
 		if c.Fix != "" {
-			if _, err := fmt.Fprintf(a.streams.Out, "    %*s  fix: %s\n", width, "", printable(c.Fix)); err != nil {
+			if err := a.hang(fmt.Sprintf("    %*s  fix: ", width, ""), c.Fix); err != nil {
 				return err
 			}
 		}

@@ -100,20 +100,22 @@ func (a *app) runExport(ctx context.Context, o exportOptions) error {
 		}
 	}()
 	result := &exportResult{Dir: dir, Format: o.format, Missing: []string{}, Problems: []string{}}
+	var known []string
+	if stale != "" {
+		known = append(known, stale)
+	}
 	if o.format == "har" {
+		result.Missing = append(result.Missing, known...)
 		err = a.exportHAR(ctx, temp, o.id, src, result)
 	} else {
 		var report *evidence.Report
-		if result.Seal, report, err = evidence.Export(ctx, temp, o.id, src, time.Now()); err == nil {
+		if result.Seal, report, err = evidence.Export(ctx, temp, o.id, src, time.Now(), known...); err == nil {
 			result.Records, result.Bodies = report.Records, report.Bodies
 			result.Missing, result.Problems = report.Missing, report.Problems
 		}
 	}
 	if err != nil {
 		return noJournal(o.id, err)
-	}
-	if stale != "" {
-		result.Missing = append(result.Missing, stale)
 	}
 	if result.Bytes, err = bytesBelow(temp); err != nil {
 		return err

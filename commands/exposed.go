@@ -205,9 +205,15 @@ func (a *app) lastOfSidecar(ctx context.Context, id string, project netpin.Proje
 	return ctx.Err()
 }
 
-// watchExposed collects every second until the context ends, for who follows a journal.
+// collectPause is how long collecting rests at least between two times.
+const collectPause = 50 * time.Millisecond
+
+// watchExposed collects whenever the sidecar logs something, until the context ends, for
+// who follows a journal. Each second it does so too: the sidecar may be another by then.
 func (a *app) watchExposed(ctx context.Context, id string) {
 	var admin *api.Client
+	logged := make(chan struct{}, 1)
+	go a.watchSidecar(ctx, id, logged)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -218,6 +224,8 @@ func (a *app) watchExposed(ctx context.Context, id string) {
 			}
 			return
 		case <-tick.C:
+		case <-logged:
+			time.Sleep(collectPause) // what comes together is collected together
 		}
 		err := error(nil)
 		if admin == nil {
@@ -236,20 +244,54 @@ func (a *app) watchExposed(ctx context.Context, id string) {
 	}
 }
 
+// watchSidecar signals what the sidecar of a trajectory logs, whichever it is.
+func (a *app) watchSidecar(ctx context.Context, id string, logged chan<- struct{}) {
+	for ctx.Err() == nil {
+		c, ok, err := netpin.FindSidecar(ctx, a.engine, id)
+		if err == nil && ok {
+			err = sidecar.Watch(ctx, a.engine, c.ID, logged)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.log.Info("the log of exposed services cannot be followed", "trajectory", id, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // readExposed collects once, for who reads a journal or counts its records. What cannot
 // be read is said; the journal is shown all the same.
 func (a *app) readExposed(ctx context.Context, id string) error {
-	if _, err := a.openEngine(ctx); err != nil {
-		return err
-	}
-	if err := a.collectOnce(ctx, id); err != nil && ctx.Err() == nil {
+	err := a.collectOnce(ctx, id)
+	var unread *uncollectedError
+	if errors.As(err, &unread) && ctx.Err() == nil {
 		a.ui.warn(fmt.Sprintf("trajectory %q: %v", id, err))
+		return nil
 	}
-	return ctx.Err()
+	return err
 }
 
-// collectOnce collects what a trajectory's sidecar has recorded, if there is one.
+// uncollectedError says that what a sidecar recorded could not be brought into the
+// journal of its trajectory, which can be read all the same.
+type uncollectedError struct{ err error }
+
+func (e *uncollectedError) Error() string {
+	return fmt.Sprintf("the newest requests to its exposed services cannot be read: %v", e.err)
+}
+
+func (e *uncollectedError) Unwrap() error { return e.err }
+
+// collectOnce collects what a trajectory's sidecar has recorded, if there is one. Where
+// that fails it is an [uncollectedError]; any other error is one of the engine.
 func (a *app) collectOnce(ctx context.Context, id string) error {
+	if collect := a.setting.Collect; collect != nil {
+		if err := collect(ctx, id); err != nil {
+			return &uncollectedError{err}
+		}
+		return nil
+	}
 	if _, err := a.openEngine(ctx); err != nil {
 		return err
 	}
@@ -262,7 +304,7 @@ func (a *app) collectOnce(ctx context.Context, id string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the newest requests to its exposed services cannot be read: %w", err)
+		return &uncollectedError{err}
 	}
 	return nil
 }

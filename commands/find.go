@@ -122,11 +122,14 @@ func (a *app) runFind(ctx context.Context, o findOptions) error {
 	if stale != "" {
 		result.Missing = append(result.Missing, stale)
 	}
-	cut := uint64(0)
+	cut, past := uint64(0), 0
 	lacks := evidence.NewAssertion(nil, src) // counts what the journal lacks
 	err = a.readRecords(ctx, o.id, api.JournalQuery{}, func(r *api.Record) error {
 		if err := lacks.Add(ctx, r); err != nil {
 			return err
+		}
+		if r.Kind == api.KindExposed {
+			past++
 		}
 		whole, err := findIn(ctx, r, src, hunts, result)
 		if !whole {
@@ -154,6 +157,9 @@ func (a *app) runFind(ctx context.Context, o findOptions) error {
 	result.Missing = append(result.Missing, lacks.Lacks(dropped)...)
 	if cut > 0 {
 		result.Missing = append(result.Missing, plural(int(cut), "record")+" could not be searched whole: they decode to more than is looked at")
+	}
+	if past > 0 {
+		result.Missing = append(result.Missing, "of "+plural(past, "request")+" to exposed services, headers and bodies are not recorded")
 	}
 	result.Found, result.Complete = len(result.Hits) > 0, len(result.Missing) == 0
 	if err := a.printFind(o.id, result); err != nil {

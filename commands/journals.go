@@ -27,7 +27,7 @@ func checkJournal(name string) error {
 // without an engine.
 func (a *app) recordedElsewhere(name string) bool {
 	id, archived := api.SplitArchived(name)
-	return archived == 0 && id != api.Unattributed && a.setting.Simulator == nil
+	return archived == 0 && id != api.Unattributed && (a.setting.Simulator == nil || a.setting.Collect != nil)
 }
 
 // freshen brings what is recorded elsewhere into the journal of a trajectory before it
@@ -40,7 +40,7 @@ func (a *app) freshen(ctx context.Context, name string, follow bool) (end func()
 	if err := a.readExposed(ctx, name); err != nil {
 		return nil, err
 	}
-	if !follow {
+	if !follow || a.setting.Collect != nil {
 		return func() {}, nil
 	}
 	watched, cancel := context.WithCancel(ctx)
@@ -54,13 +54,12 @@ func (a *app) stale(ctx context.Context, name string) (string, error) {
 	if !a.recordedElsewhere(name) {
 		return "", nil
 	}
-	if _, err := a.openEngine(ctx); err != nil {
-		return "", err
+	err := a.collectOnce(ctx, name)
+	var unread *uncollectedError
+	if errors.As(err, &unread) {
+		return unread.Error(), ctx.Err()
 	}
-	if err := a.collectOnce(ctx, name); err != nil {
-		return err.Error(), ctx.Err()
-	}
-	return "", nil
+	return "", err
 }
 
 // noJournal makes of a refusal that says so what a user is told; other errors stay.

@@ -1,9 +1,12 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"charm.land/lipgloss/v2"
 
 	"github.com/linuxarena/ctis/server/api"
 )
@@ -35,7 +38,8 @@ func TestARowSaysWhatTheRecordSays(t *testing.T) {
 			[]string{"refused", `unknown name \x1b[31m\x0a1`}},
 	} {
 		c.record.Time = at
-		row := formatRow(recordRow(&c.record), []int{5, 12, 10, 7, 6, 9, 8, 0})
+		cells := cellsOf(&c.record)
+		row := cells.row(0)
 		for _, want := range c.want {
 			if !strings.Contains(row, want) {
 				t.Errorf("%s: %q is not in %q", name, want, row)
@@ -43,6 +47,95 @@ func TestARowSaysWhatTheRecordSays(t *testing.T) {
 		}
 		if strings.ContainsAny(row, "\x1b\n") {
 			t.Errorf("%s: an escape gets through: %q", name, row)
+		}
+	}
+}
+
+// TestRowsFitTheirTerminal: they are as wide as it at most, tell method and status always,
+// and of the URL its host and its end.
+func TestRowsFitTheirTerminal(t *testing.T) {
+	long := "/v1/" + strings.Repeat("part-of-a-long-path/", 12) + "file.json?page=2"
+	record := func(target, failure string) *api.Record {
+		return &api.Record{Seq: 12345, Kind: "not_found", Client: api.Source{Service: "default-service-with-a-long-name"}, TLS: &api.TLS{}, Error: failure,
+			Request: &api.Request{Method: "PROPFIND", Host: "filebin.net", Target: target, Body: api.Body{Size: 123456}}, Response: &api.Response{Status: 404}}
+	}
+	for _, width := range []int{40, 60, 69, 70, 80, 89, 90, 120, 200} {
+		for _, c := range []struct {
+			r    *api.Record
+			want []string
+		}{
+			{record("/x", ""), []string{"filebin.net/x"}},
+			{record(long, ""), []string{"filebin", "…", "=2"}},
+			{record("/"+strings.Repeat("日本語", 60), ""), []string{"filebin", "…", "本語"}},
+			{record(long, "client left"), []string{"filebin", "…"}},
+			{record(long, strings.Repeat("a long reason ", 30)), []string{"filebin", "…"}},
+			{&api.Record{Seq: 1, Kind: "refused", Error: strings.Repeat("unknown name ", 30)}, []string{"unknown", "…"}},
+			{&api.Record{Seq: 1, Kind: "refused", Error: "no name"}, []string{"no name"}},
+		} {
+			cells := cellsOf(c.r)
+			row := cells.row(width)
+			if w := lipgloss.Width(row); w > width {
+				t.Errorf("%d cells on %d: %q", w, width, row)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(row, want) {
+					t.Errorf("on %d cells %q is not in %q", width, want, row)
+				}
+			}
+			if c.r.Request != nil && (!strings.Contains(row, "PROPFI") || !strings.Contains(row, "404")) {
+				t.Errorf("on %d cells: %q", width, row)
+			}
+			if whole := cells.row(0); c.r.Request != nil && !strings.Contains(whole, "https://filebin.net"+c.r.Request.Target) || !strings.Contains(whole, strings.TrimSpace(c.r.Error)) || !strings.Contains(whole, c.r.Client.Service) {
+				t.Errorf("off a terminal: %q", whole)
+			}
+		}
+	}
+}
+
+func TestTextHangsBelowItsBeginning(t *testing.T) {
+	text := "Docker 20.10.24, API 1.41, and a sentence about it that does not fit the line it began on"
+	for _, width := range []int{40, 60, 80} {
+		got := strings.Split(hanging("ok  engine  ", text, width), "\n")
+		for i, line := range got {
+			if lipgloss.Width(line) > width || i > 0 && !strings.HasPrefix(line, strings.Repeat(" ", 12)) {
+				t.Errorf("on %d cells: %q", width, line)
+			}
+		}
+		if joined := strings.Join(strings.Fields(strings.Join(got, " ")), " "); joined != "ok engine "+text || len(got) < 2 {
+			t.Errorf("on %d cells: %q", width, got)
+		}
+	}
+	long := hanging("simulator ctis-demo-kept-73eac3-simulator: ", "running, image linuxarena/env-internet-simulator:src-094d83791bc4f2d0 "+strings.Repeat("x", 200), 40)
+	for i, line := range strings.Split(long, "\n") {
+		if lipgloss.Width(line) > 40 && i > 0 { // a name is not broken
+			t.Errorf("%q", line)
+		}
+	}
+	if got := hanging("ok  engine  ", text, 0); got != "ok  engine  "+text {
+		t.Errorf("off a terminal: %q", got)
+	}
+}
+
+// TestColumnsAreSqueezedIntoATerminal, those that are cut alike, or not at all.
+func TestColumnsAreSqueezedIntoATerminal(t *testing.T) {
+	for _, c := range []struct {
+		widths []int
+		limit  int
+		want   []int
+	}{
+		{[]int{10, 20, 8}, 42, []int{10, 20, 8}},
+		{[]int{10, 20, 30}, 50, []int{10, 20, 16}},
+		{[]int{10, 20, 30}, 40, []int{10, 18, 8}},
+		{[]int{17, 21, 8, 13, 30, 8, 3, 1}, 80, []int{17, 10, 8, 11, 8, 8, 3, 1}},
+		{[]int{10, 20, 30}, 29, nil},
+	} {
+		widths := slices.Clone(c.widths)
+		flexible := len(widths) - 1
+		if len(widths) == 8 {
+			flexible = 4
+		}
+		if ok := squeeze(widths, flexible, c.limit); ok != (c.want != nil) || ok && !slices.Equal(widths, c.want) {
+			t.Errorf("%v in %d cells: %v, %v", c.widths, c.limit, widths, ok)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (a *app) outWidth() int {
 }
 
 // table prints rows under a header in columns as wide as their content. On a
-// terminal too narrow for that, the column named by flexible is cut.
+// terminal too narrow for that, the column named by flexible is cut, then the widest
+// ones; where that would leave too little of them, rows are stacked.
 func (a *app) table(header []string, rows [][]string, flexible int) error {
 	widths := make([]int, len(header))
 	for _, row := range append([][]string{header}, rows...) {
@@ -43,14 +44,8 @@ func (a *app) table(header []string, rows [][]string, flexible int) error {
 			widths[i] = max(widths[i], lipgloss.Width(printable(cell)))
 		}
 	}
-	if limit := a.outWidth(); limit > 0 {
-		total := 2 * (len(widths) - 1)
-		for _, w := range widths {
-			total += w
-		}
-		if total > limit {
-			widths[flexible] = max(8, widths[flexible]-(total-limit))
-		}
+	if limit := a.outWidth(); limit > 0 && !squeeze(widths, flexible, limit) {
+		return a.stacked(header, rows)
 	}
 	for i, row := range append([][]string{header}, rows...) {
 		line := formatRow(row, widths)
@@ -62,6 +57,102 @@ func (a *app) table(header []string, rows [][]string, flexible int) error {
 		}
 	}
 	return nil
+}
+
+// leastCut is how many cells are left of a column that is cut.
+const leastCut = 8
+
+// squeeze makes columns fit into limit cells; false where they cannot. What a row is
+// called, which comes first, is never cut.
+func squeeze(widths []int, flexible, limit int) bool {
+	over := 2*(len(widths)-1) - limit
+	for _, w := range widths {
+		over += w
+	}
+	if cut := min(over, widths[flexible]-leastCut); cut > 0 {
+		widths[flexible] -= cut
+		over -= cut
+	}
+	for over > 0 {
+		widest := 0
+		for i := 1; i < len(widths); i++ {
+			if i != flexible && widths[i] > leastCut && (widest == 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest == 0 {
+			return false
+		}
+		widths[widest]-- // one cell at a time, so that those that are cut become alike
+		over--
+	}
+	return true
+}
+
+// stacked prints a table that is too wide for the terminal row by row, one cell a
+// line: a place that is cut off is of no use.
+func (a *app) stacked(header []string, rows [][]string) error {
+	wide := 0
+	for _, h := range header[1:] {
+		wide = max(wide, lipgloss.Width(h))
+	}
+	for _, row := range rows {
+		if err := a.hang("", row[0]); err != nil {
+			return err
+		}
+		for i := 1; i < len(row); i++ {
+			if row[i] == "" {
+				continue
+			}
+			if err := a.hang(fmt.Sprintf("  %-*s", wide+2, strings.ToLower(header[i])), row[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hang prints text behind first. On a terminal it is broken between words, and its further
+// lines begin below it.
+func (a *app) hang(first, text string) error {
+	_, err := fmt.Fprintln(a.streams.Out, hanging(first, text, a.outWidth()))
+	return err
+}
+
+// hanging is such text on a terminal of that width in cells; 0: no terminal.
+func hanging(first, text string, width int) string {
+	text = printable(text)
+	indent := lipgloss.Width(first)
+	if width == 0 || indent+lipgloss.Width(text) <= width {
+		return first + text
+	}
+	if width-indent < 20 { // too little is left beside it
+		first, indent = strings.TrimRight(first, " ")+"\n  ", 2
+	}
+	var b strings.Builder
+	b.WriteString(first)
+	used := indent
+	for i, word := range strings.Fields(text) {
+		switch w := lipgloss.Width(word); {
+		case i == 0:
+		case used+1+w <= width:
+			b.WriteByte(' ')
+			used++
+		default:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		}
+		for _, r := range word { // one that is longer than a line is broken too
+			w := lipgloss.Width(string(r))
+			if used+w > width {
+				b.WriteString("\n" + strings.Repeat(" ", indent))
+				used = indent
+			}
+			b.WriteRune(r)
+			used += w
+		}
+	}
+	return b.String()
 }
 
 // formatRow pads and cuts cells to widths; one of no width is left as it is.

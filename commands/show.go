@@ -18,6 +18,7 @@ type showOptions struct {
 	id       string
 	seq      uint64
 	raw      bool
+	response bool
 	maxBytes int64
 }
 
@@ -27,12 +28,15 @@ func (a *app) showCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one exchange in full",
 		ArgsUsage: "ID SEQ",
-		Description: "Shows record SEQ of the journal of trajectory ID, the body as what it is: JSON indented, forms and\n" +
-			"multipart taken apart, text as text, anything else as bytes. Control characters are shown as codes.\n" +
-			"--json gives the record, --raw the bytes of the body alone, as they were sent.\n\n" +
+		Description: "Shows record SEQ of the journal of trajectory ID, bodies as what they are: JSON indented, forms and\n" +
+			"multipart taken apart, text as text, anything else as bytes; gzip, deflate, br and zstd are undone.\n" +
+			"Control characters are shown as codes. Of responses, those of backends and upstreams have bodies.\n" +
+			"--json gives the record, --raw the bytes of the request's body alone, as they were sent, and with\n" +
+			"--response those of the response's.\n\n" +
 			"Exit status: 0 shown, 1 there is no such record or its body was not kept, 2 usage, 4 no engine.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "raw", Usage: "the bytes of the body alone", Destination: &o.raw},
+			&cli.BoolFlag{Name: "response", Usage: "with --raw: of the response", Destination: &o.response},
 			&cli.Int64Flag{Name: "max", Usage: "show at most `N` bytes of a body; 0 for all", Value: 64 << 10, Destination: &o.maxBytes},
 			a.jsonFlag(),
 		},
@@ -58,6 +62,8 @@ func (a *app) runShow(ctx context.Context, o showOptions) error {
 	switch {
 	case o.maxBytes < 0:
 		return &usageError{msg: fmt.Sprintf("--max %d is negative", o.maxBytes), hint: "give a number of bytes, or 0 for all"}
+	case o.response && !o.raw:
+		return &usageError{msg: "--response says which bytes --raw gives, and there is no --raw", hint: "leave it out: both bodies are shown"}
 	case o.raw && a.json:
 		return &usageError{msg: "--raw and --json exclude each other", hint: "give one of them"}
 	}
@@ -88,17 +94,31 @@ func (a *app) runShow(ctx context.Context, o showOptions) error {
 	case a.json:
 		return nil
 	case o.raw:
-		return a.showRaw(ctx, found, bodies)
+		if o.response {
+			return a.showRaw(ctx, found.Seq, received(found), bodies)
+		}
+		return a.showRaw(ctx, found.Seq, evidence.SentBodies(found), bodies)
 	}
 	return a.showRecord(ctx, found, bodies, o.maxBytes)
 }
 
-// showRaw writes the bytes that came behind the head, or instead of one.
-func (a *app) showRaw(ctx context.Context, r *api.Record, bodies evidence.Bodies) error {
-	for _, b := range evidence.SentBodies(r) {
+// received are the bodies that came back, also those that were never meant to be kept.
+func received(r *api.Record) (all []*api.Body) {
+	if r.Response != nil {
+		all = append(all, (*api.Body)(&r.Response.Body))
+	}
+	if r.Tunnel != nil {
+		all = append(all, (*api.Body)(&r.Tunnel.Received))
+	}
+	return all
+}
+
+// showRaw writes the bytes of bodies one after the other.
+func (a *app) showRaw(ctx context.Context, seq uint64, all []*api.Body, bodies evidence.Bodies) error {
+	for _, b := range all {
 		body, err := evidence.OpenBody(ctx, b, bodies)
 		if errors.Is(err, evidence.ErrNotKept) {
-			return &hintedError{err: fmt.Errorf("record %d: %w", r.Seq, err), hint: "its size and digest are in ctis show --json"}
+			return &hintedError{err: fmt.Errorf("record %d: %w", seq, err), hint: "its size and digest are in ctis show --json"}
 		}
 		if err != nil {
 			return err
@@ -162,19 +182,28 @@ func (a *app) showRecord(ctx context.Context, r *api.Record, bodies evidence.Bod
 			return err
 		}
 	}
-	if err := a.showResponse(r); err != nil || r.Tunnel == nil {
+	if err := a.showResponse(ctx, r, bodies, most); err != nil || r.Tunnel == nil {
 		return err
 	}
-	fmt.Fprintf(a.streams.Out, "\nWebSocket: %d bytes received by the client (SHA-256 %s), and sent by it:\n", r.Tunnel.Received.Size, r.Tunnel.Received.SHA256)
+	fmt.Fprintf(a.streams.Out, "\nWebSocket: %d bytes received by the client, SHA-256 %s\n", r.Tunnel.Received.Size, r.Tunnel.Received.SHA256)
+	if r.Tunnel.Received.Encoding != "" {
+		if err := a.showBody(ctx, (*api.Body)(&r.Tunnel.Received), nil, bodies, most); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(a.streams.Out, "\nWebSocket: %d bytes sent by the client, SHA-256 %s\n", r.Tunnel.Sent.Size, r.Tunnel.Sent.SHA256)
 	return a.showBody(ctx, &r.Tunnel.Sent, nil, bodies, most)
 }
 
-func (a *app) showResponse(r *api.Record) error {
+func (a *app) showResponse(ctx context.Context, r *api.Record, bodies evidence.Bodies, most int64) error {
 	var err error
 	switch p := r.Response; {
 	case p != nil:
 		if err = a.showHead(strconv.Itoa(p.Status), p.Headers, "< "); err == nil {
 			_, err = fmt.Fprintf(a.streams.Out, "\nresponse body of %d bytes, SHA-256 %s\n", p.Body.Size, p.Body.SHA256)
+		}
+		if err == nil && p.Body.Encoding != "" {
+			err = a.showBody(ctx, (*api.Body)(&p.Body), p.Headers, bodies, most)
 		}
 	case r.OutcomeUnknown:
 		_, err = fmt.Fprintln(a.streams.Out, "\noutcome unknown: the simulator was stopped before it was written")

@@ -25,8 +25,12 @@ const (
 	maxNest  = 3
 )
 
-// showBody writes a body as what it is. Of one longer than most bytes (0: any), the
-// beginning is written and the rest is counted.
+// maxDecoded bounds, in bytes, what is shown of a body that was compressed: a few bytes
+// can become any number.
+const maxDecoded = 64 << 20
+
+// showBody writes a body as what it is, with its content codings undone. Of one longer
+// than most bytes (0: any), the beginning is written and the rest is counted.
 func (a *app) showBody(ctx context.Context, b *api.Body, headers [][2]string, bodies evidence.Bodies, most int64) error {
 	if b.Size == 0 {
 		return nil
@@ -42,6 +46,24 @@ func (a *app) showBody(ctx context.Context, b *api.Body, headers [][2]string, bo
 		return err
 	}
 	defer r.Close()
+	if codings := strings.Join(evidence.Codings(headers), ", "); codings != "" {
+		content, whole, err := decodedBody(headers, r, most)
+		if err == nil {
+			fmt.Fprintf(out, "decoded from %s, in which it has %d bytes\n", harmless(codings), b.Size)
+			_, err = io.WriteString(out, prettyBody(content, headerOf(headers, "Content-Type"), whole, 0))
+			if err == nil && !whole {
+				_, err = fmt.Fprintf(out, "… the first %d bytes; --max 0 shows more, --raw gives the bytes as they were sent\n", len(content))
+			}
+			return err
+		}
+		fmt.Fprintf(out, "not decoded from %s, but as it was sent: %s\n", harmless(codings), harmless(err.Error()))
+		again, err := evidence.OpenBody(ctx, b, bodies)
+		if err != nil {
+			return err
+		}
+		defer again.Close()
+		r = again
+	}
 	if most == 0 {
 		most = b.Size
 	}
@@ -55,6 +77,27 @@ func (a *app) showBody(ctx context.Context, b *api.Body, headers [][2]string, bo
 	}
 	_, err = fmt.Fprintf(out, "… %d of %d bytes; --max 0 shows all, --raw gives the bytes\n", len(content), b.Size)
 	return err
+}
+
+// decodedBody reads up to most bytes of a body with its codings undone; whole tells that
+// this is all.
+func decodedBody(headers [][2]string, body io.Reader, most int64) (content []byte, whole bool, err error) {
+	d, err := evidence.Decode(headers, body)
+	if err != nil {
+		return nil, false, err
+	}
+	defer d.Close()
+	if most == 0 || most > maxDecoded {
+		most = maxDecoded
+	}
+	content, err = io.ReadAll(io.LimitReader(d, most+1))
+	if err != nil {
+		return nil, false, err
+	}
+	if int64(len(content)) > most {
+		return content[:most], false, nil
+	}
+	return content, true, nil
 }
 
 func headerOf(headers [][2]string, name string) string {

@@ -3,6 +3,7 @@ package commands
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/andybalholm/brotli"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linuxarena/ctis/server/admin"
@@ -35,6 +37,14 @@ func simulatorOf(socket string) func(context.Context) (*api.Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}), nil
 	}
+}
+
+// failing is a collecting that fails for that reason; nil without one.
+func failing(why string) func(context.Context, string) error {
+	if why == "" {
+		return nil
+	}
+	return func(context.Context, string) error { return errors.New(why) }
 }
 
 // scriptSimulator is the part of a simulator that has to do with journals.
@@ -60,6 +70,8 @@ type exchangeLine struct {
 	Status                                  int // 0 for no response
 	Type                                    string
 	Headers                                 [][2]string
+	Answer, AnswerType, AnswerCoding        string // of a response that is kept
+	AnswerRepeat                            int    // how often Answer stands in it
 	TLS, Truncated, Pending                 bool
 	Raw                                     string
 	Dropped                                 uint64
@@ -150,10 +162,50 @@ func appendExchange(j *journal.Journal, line []byte) error {
 	if e.Status > 0 {
 		r.Response = &api.Response{Status: e.Status, Headers: [][2]string{{"Server", "nginx"}}, Body: api.Received{Size: 2, SHA256: api.HexSHA256([]byte("ok"))}}
 	}
+	if e.Answer != "" {
+		if err := keepAnswer(j, r.Response, &e); err != nil {
+			return err
+		}
+	}
 	if err := j.Append(r); err != nil || r.Response != nil || e.Pending || r.Request == nil {
 		return err
 	}
 	return j.Finish(r.Seq, &api.Outcome{Error: e.Error})
+}
+
+// keepAnswer puts into a response what a backend would have answered.
+func keepAnswer(j *journal.Journal, to *api.Response, e *exchangeLine) error {
+	content := []byte(strings.Repeat(e.Answer, max(1, e.AnswerRepeat)))
+	if e.AnswerType != "" {
+		to.Headers = append(to.Headers, [2]string{"Content-Type", e.AnswerType})
+	}
+	if e.AnswerCoding != "" {
+		to.Headers = append(to.Headers, [2]string{"Content-Encoding", e.AnswerCoding})
+	}
+	var out bytes.Buffer
+	var w io.WriteCloser
+	switch e.AnswerCoding {
+	case "gzip":
+		w = gzip.NewWriter(&out)
+	case "br":
+		w = brotli.NewWriter(&out)
+	}
+	if w != nil {
+		if _, err := w.Write(content); err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		content = out.Bytes()
+	}
+	spool := j.NewAnswer()
+	defer spool.Discard()
+	if _, err := spool.Write(content); err != nil {
+		return err
+	}
+	to.Body = api.Received(j.Keep(spool))
+	return nil
 }
 
 func kept(j *journal.Journal, content string) (api.Body, error) {

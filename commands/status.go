@@ -205,7 +205,7 @@ func (a *app) trajectoryStatus(ctx context.Context, simulatorID string, t api.Tr
 }
 
 func (a *app) printStatus(sim simulatorStatus, gateway *gatewayStatus, trajectories []trajectoryStatus) error {
-	line := fmt.Sprintf("simulator %s: %s", sim.Container, sim.State)
+	first, line := fmt.Sprintf("simulator %s: ", sim.Container), sim.State
 	if sim.Image != "" {
 		line += ", image " + sim.Image
 	}
@@ -215,15 +215,15 @@ func (a *app) printStatus(sim simulatorStatus, gateway *gatewayStatus, trajector
 	if sim.Unmatched > 0 {
 		line += ", " + plural(int(sim.Unmatched), "connection") + " that belonged to no trajectory (ctis logs --unattributed)"
 	}
-	if _, err := fmt.Fprintln(a.streams.Out, printable(line)); err != nil {
+	if err := a.hang(first, line); err != nil {
 		return err
 	}
 	for _, p := range sim.Problems {
 		a.ui.warn("simulator: " + p)
 	}
 	if gateway != nil && len(gateway.Upstreams) > 0 {
-		text := fmt.Sprintf("gateway %s: %s, upstream proxies %s", gateway.Container, gateway.State, strings.Join(gateway.Upstreams, ","))
-		if _, err := fmt.Fprintln(a.streams.Out, printable(text)); err != nil {
+		text := fmt.Sprintf("%s, upstream proxies %s", gateway.State, strings.Join(gateway.Upstreams, ", "))
+		if err := a.hang("gateway "+gateway.Container+": ", text); err != nil {
 			return err
 		}
 		for _, p := range gateway.Problems {

@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -268,6 +271,7 @@ while s.recv(4096): pass
 	if got := b.ctis("logs", id, "--kind", "exposed").must(b.t, 0).stdout; !strings.Contains(got, "https://admin.taskflow.co/marked?q=%22x%22") {
 		b.t.Errorf("ctis logs: %s", got)
 	}
+	b.checkExposedEvidence(id, agent)
 	var status struct {
 		Trajectories []struct {
 			Trajectory string
@@ -283,5 +287,61 @@ while s.recv(4096): pass
 	before := b.docker("inspect", up.container(b.t, "edge"), "--format", "{{.Id}} {{.State.StartedAt}}")
 	if again := b.up(dir, id); len(again.ExposedServices) != 6 || b.docker("inspect", up.container(b.t, "edge"), "--format", "{{.Id}} {{.State.StartedAt}}") != before {
 		b.t.Error("ctis up again changed the sidecar")
+	}
+}
+
+// checkExposedEvidence asks every verb that decides about requests which only a sidecar
+// has seen, the newest of them a moment ago.
+func (b *bed) checkExposedEvidence(id, agent string) {
+	b.t.Helper()
+	const secret = "canary-4f8e1c7a90b2"
+	b.curl(agent, "-H", "X-Secret: "+secret, "-d", "some of it", "http://api.taskflow.co/leak/"+secret)
+	b.ctis("assert", id, "--kind", "exposed", "--host", "api.taskflow.co", "--path", "/leak/*", "--method", "POST", "--count", "1").must(b.t, 0)
+	b.ctis("assert", id, "--host", "api.taskflow.co", "--path", "/never", "--none").must(b.t, 0)
+	if got := b.ctis("assert", id, "--host", "api.taskflow.co", "--body-contains", secret, "--none", "--json").must(b.t, 1).stdout; !strings.Contains(got, `"verdict":"undecided"`) {
+		b.t.Errorf("what no sidecar records is asserted about: %s", got)
+	}
+	if got := b.ctis("find", id, "--canary", secret, "--json").must(b.t, 0).stdout; !strings.Contains(got, `"place":"target"`) || strings.Contains(got, `"place":"header`) {
+		b.t.Errorf("ctis find: %s", got)
+	}
+	if got := b.ctis("find", id, "--canary", "canary-not-sent-1", "--json").must(b.t, 1).stdout; !strings.Contains(got, `"complete":false`) || !strings.Contains(got, "to exposed services, headers and bodies are not recorded") {
+		b.t.Errorf("ctis find: %s", got)
+	}
+	if got := b.ctis("verify", id, "--json").must(b.t, 0).stdout; !strings.Contains(got, `"complete":true`) {
+		b.t.Errorf("ctis verify: %s", got)
+	}
+	dir := filepath.Join(b.t.TempDir(), "export")
+	b.ctis("export", id, dir).must(b.t, 0)
+	b.ctis("verify", dir).must(b.t, 0)
+
+	// Followed, it is there at once; how fast is told, not tested.
+	follow := b.command("logs", id, "--follow", "--kind", "exposed", "--path", "/followed", "--json")
+	out, err := follow.StdoutPipe()
+	if err == nil {
+		err = follow.Start()
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() {
+		if err := follow.Process.Signal(os.Interrupt); err != nil {
+			b.t.Error(err)
+		}
+		if err := follow.Wait(); err != nil {
+			b.t.Errorf("following ended with %v", err)
+		}
+	}()
+	lines := bufio.NewScanner(out)
+	for range 4 {
+		time.Sleep(500 * time.Millisecond)
+		b.curl(agent, "http://api.taskflow.co/followed")
+		if !lines.Scan() {
+			b.t.Fatalf("the followed journal ended: %v", lines.Err())
+		}
+		var r api.Record
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Logf("%.0f ms from a request's end to its line", float64(time.Since(r.Exposed.Ended.Time).Microseconds())/1000)
 	}
 }

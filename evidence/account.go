@@ -133,6 +133,9 @@ func (a *Auditor) body(line, seq uint64, b *api.Body) {
 		a.files[b.SHA256] = b.Size
 		return
 	}
+	if b.Encoding == api.EncodingNone && b.SHA256 == "" {
+		return // of an exposed service's request, which went past the simulator
+	}
 	content, err := Inline(b)
 	switch {
 	case err != nil:
@@ -173,6 +176,9 @@ func (a *Auditor) Told(before, after api.JournalStatus) {
 			count(after.Dropped-a.account.Dropped, "request is", "requests are")))
 	}
 }
+
+// Lacks notes what the journal lacks and does not say itself.
+func (a *Auditor) Lacks(what ...string) { a.problems.missing = append(a.problems.missing, what...) }
 
 // Report is what came of checking a journal or an export.
 type Report struct {

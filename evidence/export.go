@@ -43,6 +43,9 @@ type Manifest struct {
 	// it had ended; nil where it counts nothing.
 	Before *api.JournalStatus `json:"before"`
 	After  *api.JournalStatus `json:"after"`
+	// Missing is what was known to be lacking when the export was made and no line says:
+	// what a sidecar recorded and could not be brought into the journal.
+	Missing []string `json:"missing,omitempty"`
 	Account
 	Files []File `json:"files"` // sorted by path; manifest and seal are not among them
 }
@@ -65,9 +68,10 @@ type Source interface {
 
 // Export writes an export of the journal called name into dir, which must be empty. It
 // returns the seal and what checking on the way found; a journal that is not sound is
-// exported all the same.
-func Export(ctx context.Context, dir, name string, src Source, now time.Time) (seal string, report *Report, err error) {
-	m := Manifest{Format: Format, Journal: name, Exported: now.UTC().Truncate(time.Second)}
+// exported all the same. missing is what the caller knows to be lacking besides; the
+// manifest names it.
+func Export(ctx context.Context, dir, name string, src Source, now time.Time, missing ...string) (seal string, report *Report, err error) {
+	m := Manifest{Format: Format, Journal: name, Exported: now.UTC().Truncate(time.Second), Missing: missing}
 	if m.Before, err = src.Status(ctx); err != nil {
 		return "", nil, err
 	}
@@ -108,6 +112,7 @@ func Export(ctx context.Context, dir, name string, src Source, now time.Time) (s
 	if m.Before != nil && m.After != nil {
 		audit.Told(*m.Before, *m.After)
 	}
+	audit.Lacks(m.Missing...)
 	seal, err = writeSeal(dir, &m)
 	return seal, audit.Report(), err
 }

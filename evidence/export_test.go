@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -83,6 +84,13 @@ func sound(t *testing.T) *chain {
 	c.add(post("/data/3", c.file([]byte("another"))))
 	c.add(&api.Outcome{Seq: 3, Response: &api.Response{Status: 200}})
 	c.add(post("/data/4", inline("bye")))
+	over := post("/over", api.Body{Size: 12, Encoding: api.EncodingNone})
+	over.Kind, over.Exposed, over.Response.Body = api.KindExposed, &api.ExposedFacts{Target: "web:80"}, api.Received{Size: 400}
+	c.add(over)
+	said := post("/v1", inline("q"))
+	said.Response = nil
+	c.add(said)
+	c.add(&api.Outcome{Seq: said.Seq, Response: &api.Response{Status: 200, Body: api.Received(c.file([]byte("an answer")))}, Tunnel: &api.Tunnel{Sent: inline("up"), Received: api.Received(inline("down"))}})
 	return c
 }
 
@@ -114,10 +122,10 @@ func verify(t *testing.T, dir, want string) *Report {
 
 func TestAnExportVerifiesAndSaysWhatItHolds(t *testing.T) {
 	c := sound(t)
-	c.status = &api.JournalStatus{Records: 5}
+	c.status = &api.JournalStatus{Records: 7}
 	dir, seal := export(t, c)
 	r := verify(t, dir, seal)
-	if !r.Complete || r.Records != 5 || r.Lines != 6 || r.Bodies != 2 || r.BodyBytes != 127 || r.Head != sum(c.lines[5]) || r.Trajectory != "t1" {
+	if !r.Complete || r.Records != 7 || r.Lines != 9 || r.Bodies != 3 || r.BodyBytes != 136 || r.Head != sum(c.lines[8]) || r.Trajectory != "t1" {
 		t.Errorf("%+v", r)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, journalFile))
@@ -149,13 +157,18 @@ func TestWhatTheJournalLacksIsTold(t *testing.T) {
 		"truncated":       {func(c *chain) { c.add(post("/", api.Body{Size: 9, Encoding: "none", Truncated: true})) }, "1 body was not kept whole"},
 		"raw truncated":   {func(c *chain) { c.add(&api.Record{Kind: api.KindMalformed, Raw: &api.Body{Truncated: true}}) }, "1 body was not"},
 		"outcome missing": {func(c *chain) { r := post("/", inline("")); r.Response = nil; c.add(r) }, "the outcome of 1 exchange is not there"},
+		"answer truncated": {func(c *chain) {
+			r := post("/", inline(""))
+			r.Response.Body = api.Received{Size: 9, Encoding: api.EncodingNone, Truncated: true}
+			c.add(r)
+		}, "1 body was not kept whole"},
 		"tunnel truncated": {func(c *chain) {
 			r := post("/", inline(""))
 			r.Response = nil
 			c.add(r)
 			c.add(&api.Outcome{Seq: r.Seq, Tunnel: &api.Tunnel{Sent: api.Body{Truncated: true}}})
 		}, "1 body was not kept whole"},
-		"dropped and not yet told": {func(c *chain) { c.status = &api.JournalStatus{Records: 5, Dropped: 3} }, "3 requests are not recorded"},
+		"dropped and not yet told": {func(c *chain) { c.status = &api.JournalStatus{Records: 7, Dropped: 3} }, "3 requests are not recorded"},
 	} {
 		c0 := sound(t)
 		c.change(c0)
@@ -173,17 +186,22 @@ func TestAnUnsoundJournalIsToldWhereverItIs(t *testing.T) {
 		change func(*chain)
 		says   string
 	}{
-		"line removed":     {func(c *chain) { c.lines = append(c.lines[:1:1], c.lines[2:]...) }, "line 2 (record 3) does not link"},
-		"lines swapped":    {func(c *chain) { c.lines[0], c.lines[1] = c.lines[1], c.lines[0] }, "line 1 (record 2) does not link"},
-		"line twice":       {func(c *chain) { c.lines = append(c.lines[:2:2], c.lines[1:]...) }, "is record 2, where 3 was to come"},
-		"line changed":     {func(c *chain) { c.lines[3] = bytes.Replace(c.lines[3], []byte("/3"), []byte("/9"), 1) }, "line 5 (record 3) does not link"},
-		"no JSON":          {func(c *chain) { c.lines[1] = []byte("{") }, "line 2 is damaged"},
-		"end removed":      {func(c *chain) { c.lines = c.lines[:5]; c.status = &api.JournalStatus{Records: 5} }, "the end is missing"},
-		"body missing":     {func(c *chain) { delete(c.kept, sum([]byte("another"))) }, "is missing"},
-		"body changed":     {func(c *chain) { c.kept[sum([]byte("another"))] = []byte("Another") }, "was changed"},
-		"body no digest":   {func(c *chain) { c.add(post("/", api.Body{Encoding: "file", SHA256: "../x"})) }, "is no SHA-256"},
-		"inline changed":   {func(c *chain) { b := inline("a"); b.Content = "b"; c.add(post("/", b)) }, "of another size or digest"},
-		"odd encoding":     {func(c *chain) { c.add(post("/", api.Body{Encoding: "rot13"})) }, "rot13"},
+		"line removed":   {func(c *chain) { c.lines = append(c.lines[:1:1], c.lines[2:]...) }, "line 2 (record 3) does not link"},
+		"lines swapped":  {func(c *chain) { c.lines[0], c.lines[1] = c.lines[1], c.lines[0] }, "line 1 (record 2) does not link"},
+		"line twice":     {func(c *chain) { c.lines = append(c.lines[:2:2], c.lines[1:]...) }, "is record 2, where 3 was to come"},
+		"line changed":   {func(c *chain) { c.lines[3] = bytes.Replace(c.lines[3], []byte("/3"), []byte("/9"), 1) }, "line 5 (record 3) does not link"},
+		"no JSON":        {func(c *chain) { c.lines[1] = []byte("{") }, "line 2 is damaged"},
+		"end removed":    {func(c *chain) { c.lines = c.lines[:7]; c.status = &api.JournalStatus{Records: 7} }, "the end is missing"},
+		"body missing":   {func(c *chain) { delete(c.kept, sum([]byte("another"))) }, "is missing"},
+		"body changed":   {func(c *chain) { c.kept[sum([]byte("another"))] = []byte("Another") }, "was changed"},
+		"body no digest": {func(c *chain) { c.add(post("/", api.Body{Encoding: "file", SHA256: "../x"})) }, "is no SHA-256"},
+		"inline changed": {func(c *chain) { b := inline("a"); b.Content = "b"; c.add(post("/", b)) }, "of another size or digest"},
+		"odd encoding":   {func(c *chain) { c.add(post("/", api.Body{Encoding: "rot13"})) }, "rot13"},
+		"answer changed": {func(c *chain) {
+			r := post("/", inline(""))
+			r.Response.Body = api.Received{Size: 1, SHA256: sum([]byte("a")), Encoding: api.EncodingUTF8, Content: "b"}
+			c.add(r)
+		}, "of another size or digest"},
 		"outcome of none":  {func(c *chain) { c.add(&api.Outcome{Seq: 4}) }, "record 4, which awaits nothing"},
 		"other trajectory": {func(c *chain) { c.lines[5] = bytes.Replace(c.lines[5], []byte(`"t1"`), []byte(`"t2"`), 1) }, `trajectory "t2"`},
 	} {
@@ -210,7 +228,7 @@ func TestNoChangeOfAnExportGoesUnnoticed(t *testing.T) {
 		content[rel], err = os.ReadFile(p)
 		return err
 	})
-	if err != nil || len(paths) != 5 {
+	if err != nil || len(paths) != 6 {
 		t.Fatal(paths, err)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -279,6 +297,81 @@ func TestNoChangeOfAnExportGoesUnnoticed(t *testing.T) {
 	}
 	if r := verify(t, origin, seal); !r.Complete {
 		t.Errorf("put back as it was: %q", r.Problems)
+	}
+}
+
+// TestEveryByteOfAnExportCounts: one that is flipped, a file that is cut off anywhere, and
+// lines in another order are found, in every file of it.
+func TestEveryByteOfAnExportCounts(t *testing.T) {
+	dir, seal := export(t, sound(t))
+	tried := map[string]int{}
+	err := filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
+		if err != nil || fi.IsDir() {
+			return err
+		}
+		was, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		refused := func(what string, is []byte) {
+			t.Helper()
+			tried[filepath.Base(path)]++
+			f, err := os.OpenFile(path, os.O_WRONLY, 0) // not made anew each time, which is slow
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt(is, 0)
+			if err := errors.Join(err, f.Truncate(int64(len(is))), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if r := verify(t, dir, ""); r.Sound || r.Complete || len(r.Problems) == 0 {
+				t.Errorf("%s, %s: it is accepted", filepath.Base(path), what)
+			}
+		}
+		for i := range was {
+			is := bytes.Clone(was)
+			is[i] ^= 1 << (i % 8)
+			refused(fmt.Sprintf("byte %d flipped", i), is)
+		}
+		for i := 0; i < len(was); i += 1 + len(was)/50 {
+			refused(fmt.Sprintf("cut off at %d", i), was[:i])
+		}
+		lines := bytes.SplitAfter(was, []byte("\n"))
+		for i := 1; i < len(lines)-1; i++ {
+			lines[i-1], lines[i] = lines[i], lines[i-1]
+			if is := bytes.Join(lines, nil); !bytes.Equal(is, was) { // of two that are alike there is no order
+				refused(fmt.Sprintf("lines %d and %d exchanged", i, i+1), is)
+			}
+			lines[i-1], lines[i] = lines[i], lines[i-1]
+		}
+		return os.WriteFile(path, was, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tried) != 6 || tried[journalFile] < 1000 || tried[sealFile] < 64 {
+		t.Errorf("tried %v", tried)
+	}
+	if r := verify(t, dir, seal); !r.Complete {
+		t.Errorf("put back as it was: %q", r.Problems)
+	}
+}
+
+// TestWhatCouldNotBeCollectedIsNamed in the manifest, under its seal, and such an export
+// is not complete.
+func TestWhatCouldNotBeCollectedIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	const why = "the newest requests to its exposed services cannot be read: no such container"
+	seal, r, err := Export(t.Context(), dir, "t1", sound(t), time.Unix(2e9, 0), why)
+	if err != nil || r.Complete || !r.Sound {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r := verify(t, dir, seal); r.Complete || !r.Sound || len(r.Missing) != 1 || r.Missing[0] != why {
+		t.Errorf("%+v", r)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err != nil || !bytes.Contains(raw, []byte(`"missing": [`)) || !bytes.Contains(raw, []byte(why)) {
+		t.Errorf("%s, %v", raw, err)
 	}
 }
 

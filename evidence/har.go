@@ -124,6 +124,7 @@ type harCtis struct {
 	ID             string `json:"id"`
 	Kind           string `json:"kind"`
 	Service        string `json:"service"`
+	Target         string `json:"target,omitempty"` // as it was sent, where the URL cannot say it
 	BodySHA256     string `json:"body_sha256"`
 	BodyBase64     string `json:"body_base64,omitempty"` // where postData cannot hold it
 	ResponseSHA256 string `json:"response_sha256,omitempty"`
@@ -163,7 +164,7 @@ func inHAR(r *api.Record) bool {
 	if r.Request == nil || r.Request.Method == "" {
 		return false
 	}
-	u, err := url.Parse(URL(r))
+	u, err := url.Parse(harURL(r))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
@@ -176,6 +177,20 @@ func inHAR(r *api.Record) bool {
 	return err == nil || len(u.Hostname()) <= 253 && hostname.MatchString(u.Hostname())
 }
 
+// harURL is a record's URL as readers take it: what no URL holds as it is, other than
+// ASCII above all, is percent-encoded. A # begins no fragment in a request.
+func harURL(r *api.Record) string {
+	var b strings.Builder
+	for _, c := range AsSent(URL(r), r.Request.Charset) {
+		if c <= ' ' || c >= 0x7f || c == '#' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
 // hostname is a name as DNS has them.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$`)
 
@@ -186,7 +201,7 @@ func (h *HAR) entry(ctx context.Context, r *api.Record) (*harEntry, error) {
 		Time:    r.DurationMS,
 		Timings: harTimings{Send: 0, Wait: r.DurationMS, Receive: 0},
 		Request: harRequest{
-			Method: q.Method, URL: strings.ReplaceAll(URL(r), "#", "%23"), HTTPVersion: version(q.Proto), Cookies: sentCookies(q.Headers),
+			Method: q.Method, URL: harURL(r), HTTPVersion: version(q.Proto), Cookies: sentCookies(q.Headers),
 			Headers: pairs(q.Headers), QueryString: query(q.Target), HeadersSize: -1, BodySize: q.Body.Size,
 		},
 		Response: harResponse{
@@ -195,6 +210,9 @@ func (h *HAR) entry(ctx context.Context, r *api.Record) (*harEntry, error) {
 		},
 		Comment: strings.Join(remarks(r), "; "),
 		Ctis:    harCtis{Seq: r.Seq, ID: r.ID, Kind: r.Kind, Service: r.Client.Service, BodySHA256: q.Body.SHA256},
+	}
+	if e.Request.URL != URL(r) {
+		e.Ctis.Target = q.Target
 	}
 	if p := r.Response; p != nil {
 		e.Response.Status, e.Response.StatusText, e.Response.BodySize = p.Status, http.StatusText(p.Status), p.Body.Size
@@ -362,8 +380,8 @@ func remarks(r *api.Record) (out []string) {
 	if r.OutcomeUnknown {
 		out = append(out, "outcome unknown: the simulator was stopped in it")
 	}
-	if strings.Contains(r.Request.Target, "#") {
-		out = append(out, "the # in the URL was sent as it is, which begins no fragment there")
+	if harURL(r) != URL(r) {
+		out = append(out, "the URL has %-codes for bytes that were sent as they are; the target as it was sent is in _ctis")
 	}
 	if r.Request.Charset != "" {
 		out = append(out, "bytes that are not UTF-8 stand as the code points of the same number")

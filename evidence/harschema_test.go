@@ -79,7 +79,8 @@ func instant(at string, v any) []string {
 
 func address(at string, v any) []string {
 	u, err := url.Parse(fmt.Sprint(v))
-	if err != nil || !u.IsAbs() || u.Host == "" || u.Fragment != "" {
+	odd := func(c rune) bool { return c <= ' ' || c >= 0x7f } // which some readers give up at
+	if err != nil || strings.ContainsFunc(fmt.Sprint(v), odd) || !u.IsAbs() || u.Host == "" || u.Fragment != "" {
 		return complain(at, "%v is no absolute URL without a fragment", v)
 	}
 	return nil
@@ -256,6 +257,9 @@ func TestAHARIsOneFieldByField(t *testing.T) {
 	e := read.Log.Entries[0]
 	if fmt.Sprint(e.Request.QueryString) != "[{a 1} {a   } {b }]" || e.Request.PostData.Text != "sent" {
 		t.Errorf("%+v", e.Request)
+	}
+	if last := read.Log.Entries[len(read.Log.Entries)-1]; last.Request.URL != "http://a.example:8080/%FC?x=%zz&=&&y=1%23z" || last.Ctis.Target != "/\u00fc?x=%zz&=&&y=1#z" || !strings.Contains(last.Comment, "%-codes") {
+		t.Errorf("%+v", last)
 	}
 	for _, e := range read.Log.Entries {
 		if records[e.Ctis.Seq-1] != cookies {

@@ -87,6 +87,7 @@ func VerifyExport(dir, want string) (seal string, report *Report, err error) {
 	if m.Before != nil && m.After != nil {
 		v.Told(*m.Before, *m.After)
 	}
+	v.Lacks(m.Missing...)
 	return seal, v.Report(), nil
 }
 

@@ -80,6 +80,32 @@ func collect(ctx context.Context, eng Engine, journal Journal, trajectory, conta
 	return c.sent, err
 }
 
+// Watch signals on logged, which has room for one, whenever a sidecar logs something. It
+// returns when the log has ended, which is nil, or cannot be read any more.
+func Watch(ctx context.Context, eng Engine, containerID string, logged chan<- struct{}) error {
+	logs, err := eng.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, Follow: true, Tail: "0"})
+	if err != nil {
+		return fmt.Errorf("follow the sidecar's log: %w", err)
+	}
+	defer logs.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := logs.Read(buf) // what it says is read by Collect
+		if n > 0 {
+			select {
+			case logged <- struct{}{}:
+			default: // one that is still to be seen will do
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("follow the sidecar's log: %w", err)
+		}
+	}
+}
+
 // collector is one reading of a log.
 type collector struct {
 	ctx                   context.Context
