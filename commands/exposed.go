@@ -131,7 +131,7 @@ func (s *setup) removeSidecar(ctx context.Context, c netpin.Container) error {
 // expose is the step that puts configuration and certificates into the sidecar.
 func (s *setup) expose(ctx context.Context, _ *uiStep) (string, error) {
 	want := s.env.Sidecar(s.id)
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	project, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ import (
 // networks its service is on and has the address that was planned for it there, and
 // that the simulator is still where it was put.
 func (s *setup) members(ctx context.Context) error {
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	project, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (a *app) pins(ctx context.Context, env *compose.Environment, id string, net
 	if len(backends) == 0 || i < 0 {
 		return nil, nil
 	}
-	project, err := netpin.FindProject(ctx, a.engine, id)
+	project, err := netpin.FindMembers(ctx, a.engine, id)
 	if err != nil {
 		return nil, err
 	}

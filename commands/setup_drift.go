@@ -40,7 +40,7 @@ func (s *setup) unchanged() error {
 // the networks that were prepared, and made no others: a new container would lack
 // the trust that was put into the old, and on a new network is no simulator.
 func (s *setup) noDrift(ctx context.Context, created netpin.Project) error {
-	now, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	now, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (s *setup) seed(ctx context.Context) error {
 
 // seeded lists the containers that have the seed directory.
 func (s *setup) seeded(ctx context.Context) ([]assets.Container, error) {
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	project, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // start starts the services and waits until each has a verdict.
 func (s *setup) start(ctx context.Context, line *uiStep) (string, error) {
-	created, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	created, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func (s *setup) crossed(ctx context.Context, upErr error) (bool, error) {
 // report completes the result from what runs, and tells the simulator which
 // service has which address.
 func (s *setup) report(ctx context.Context) error {
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	project, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return err
 	}

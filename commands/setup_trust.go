@@ -59,7 +59,7 @@ func knownCADirs(p netpin.Project) map[string][]string {
 // unstarted lists the containers of those services that were created and have not
 // run.
 func (s *setup) unstarted(ctx context.Context, services []string) ([]trust.Container, error) {
-	project, err := netpin.FindProject(ctx, s.app.engine, s.id)
+	project, err := netpin.FindMembers(ctx, s.app.engine, s.id)
 	if err != nil {
 		return nil, err
 	}

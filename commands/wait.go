@@ -54,7 +54,7 @@ func (vs verdicts) String() string {
 // own clock: the engine's may be another machine's. Without it every running
 // container counts as settled.
 func (a *app) judge(ctx context.Context, env *compose.Environment, id string, seen map[string]time.Time) (verdicts, error) {
-	project, err := netpin.FindProject(ctx, a.engine, id)
+	project, err := netpin.FindMembers(ctx, a.engine, id)
 	if err != nil {
 		return nil, err
 	}

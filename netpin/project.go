@@ -148,6 +148,42 @@ var anonymousVolume = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // FindProject lists what a project has in the engine, from labels alone.
 func FindProject(ctx context.Context, eng Engine, name string) (Project, error) {
+	p, err := FindMembers(ctx, eng, name)
+	if err != nil {
+		return p, err
+	}
+	volumes, err := eng.VolumeList(ctx, volume.ListOptions{Filters: projectFilter(name)})
+	if err != nil {
+		return p, fmt.Errorf("list volumes of project %q: %w", name, err)
+	}
+	for _, v := range volumes.Volumes {
+		if anonymousVolume.MatchString(v.Name) {
+			p.Anonymous = append(p.Anonymous, v.Name)
+		} else {
+			p.Volumes = append(p.Volumes, v.Name)
+		}
+	}
+	images, err := eng.ImageList(ctx, image.ListOptions{Filters: projectFilter(name)})
+	if err != nil {
+		return p, fmt.Errorf("list images of project %q: %w", name, err)
+	}
+	for _, i := range images {
+		for _, tag := range i.RepoTags {
+			if strings.HasPrefix(tag, name+"-"+i.Labels[labelService]+":") {
+				p.Images = append(p.Images, tag)
+			}
+		}
+	}
+	slices.Sort(p.Volumes)
+	slices.Sort(p.Anonymous)
+	p.Anonymous = slices.Compact(p.Anonymous)
+	return p, nil
+}
+
+// FindMembers lists a project's containers and networks alone: of its named volumes and
+// images the project it gives says nothing. It is for whoever looks often, and while dozens of
+// others do: an engine takes its time for a list of images.
+func FindMembers(ctx context.Context, eng Engine, name string) (Project, error) {
 	p := Project{Name: name}
 	networks, err := eng.NetworkList(ctx, network.ListOptions{Filters: projectFilter(name)})
 	if err != nil {
@@ -192,33 +228,8 @@ func FindProject(ctx context.Context, eng Engine, name string) (Project, error) 
 		}
 		p.Containers = append(p.Containers, c)
 	}
-	volumes, err := eng.VolumeList(ctx, volume.ListOptions{Filters: projectFilter(name)})
-	if err != nil {
-		return p, fmt.Errorf("list volumes of project %q: %w", name, err)
-	}
-	for _, v := range volumes.Volumes {
-		if anonymousVolume.MatchString(v.Name) {
-			p.Anonymous = append(p.Anonymous, v.Name)
-		} else {
-			p.Volumes = append(p.Volumes, v.Name)
-		}
-	}
-	images, err := eng.ImageList(ctx, image.ListOptions{Filters: projectFilter(name)})
-	if err != nil {
-		return p, fmt.Errorf("list images of project %q: %w", name, err)
-	}
-	for _, i := range images {
-		for _, tag := range i.RepoTags {
-			if strings.HasPrefix(tag, name+"-"+i.Labels[labelService]+":") {
-				p.Images = append(p.Images, tag)
-			}
-		}
-	}
 	slices.SortFunc(p.Containers, func(a, b Container) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Networks, func(a, b Network) int { return cmp.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
-	slices.Sort(p.Volumes)
-	slices.Sort(p.Anonymous)
-	p.Anonymous = slices.Compact(p.Anonymous)
 	return p, nil
 }
 

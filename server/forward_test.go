@@ -245,8 +245,10 @@ func TestAnUpstreamsWebSocketReachesTheAgent(t *testing.T) {
 		defer c.Close()
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		line, _ := brw.ReadString('\n')
-		_, _ = io.WriteString(c, r.Header.Get("X-Api-Key")+line)
+		text := r.Header.Get("X-Api-Key") + line
+		_, _ = io.WriteString(c, "\x81"+string(rune(len(text)))+text) // one frame of RFC 6455
 	})
+	want := "\x81" + string(rune(len(upstreamKey)+len("ping\n"))) + strings.Repeat("*", len(upstreamKey)) + "ping\n"
 	c := tls.Client(b.dial(2, b.tls), &tls.Config{RootCAs: b.roots, ServerName: "api.vendor.example"})
 	if _, err := io.WriteString(c, "GET /rt HTTP/1.1\r\nHost: api.vendor.example\r\nConnection: Upgrade, X-Api-Key\r\nUpgrade: websocket\r\nX-Api-Key: mine\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -259,12 +261,12 @@ func TestAnUpstreamsWebSocketReachesTheAgent(t *testing.T) {
 	if _, err := io.WriteString(c, "ping\n"); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := br.ReadString('\n'); line != strings.Repeat("*", len(upstreamKey))+"ping\n" {
+	if line, err := br.ReadString('\n'); line != want {
 		t.Errorf("%q, %v", line, err)
 	}
 	_ = c.Close()
 	rec := b.await("t2", 1)
-	if rec[0].Kind != api.KindUpstream || b.kept("t2", rec[0].Tunnel.Received) != strings.Repeat("*", len(upstreamKey))+"ping\n" {
+	if rec[0].Kind != api.KindUpstream || b.kept("t2", rec[0].Tunnel.Received) != want {
 		t.Errorf("%+v", rec)
 	}
 }

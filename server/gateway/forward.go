@@ -168,11 +168,24 @@ func (x *exchange) answer(h *conduit.Head, whole io.Reader) error {
 // pass sends a body on, piece by piece as it comes.
 func (x *exchange) pass(body io.Reader) error {
 	send := func(p []byte) error { _, err := x.call.Write(p); return err }
-	end := func() error { return nil }
-	if x.secret != nil {
-		r := newRedactor(x.secret, send)
-		send, end = func(p []byte) error { _, err := r.Write(p); return err }, r.end
+	if x.secret == nil {
+		return relay(body, send, func() error { return nil })
 	}
+	r := newRedactor(x.secret, send)
+	return relay(body, func(p []byte) error { _, err := r.Write(p); return err }, r.flush)
+}
+
+// passFrames sends on what comes over a WebSocket.
+func (x *exchange) passFrames(from io.Reader) error {
+	if x.secret == nil {
+		return x.pass(from)
+	}
+	f := newFrames(x.secret, func(p []byte) error { _, err := x.call.Write(p); return err })
+	return relay(from, func(p []byte) error { _, err := f.Write(p); return err }, f.end)
+}
+
+// relay reads to the end, with each piece sent as it comes.
+func relay(body io.Reader, send func([]byte) error, end func() error) error {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := body.Read(buf)
@@ -209,10 +222,14 @@ func (x *exchange) tunnel(e *backend.Exchange) error {
 			_ = conn.Close() // wakes the other direction
 		}
 	}()
-	if err = x.pass(early); err == nil {
+	if err = x.passFrames(early); err == nil {
 		err = x.call.End(nil) // this direction is over, the other may go on
 	}
 	if err != nil {
+		var f *backend.Failure
+		if errors.As(err, &f) {
+			x.call.Fail(f)
+		}
 		_ = x.call.Body.Close() // wakes the other direction
 		_ = conn.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"compress/zlib"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -387,13 +388,14 @@ func TestAWebSocketPassesAndIsLookedInto(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		for { // an echo, line by line, with the key behind each
+		for { // each line comes back as a message, with half of the key behind it, and the rest in the next frame
 			line, err := brw.ReadString('\n')
 			if err != nil {
-				_, _ = io.WriteString(c, "bye")
+				_, _ = c.Write(frame(finish, "", "bye"))
 				return
 			}
-			_, _ = io.WriteString(c, strings.TrimSuffix(line, "\n")+canary+"s")
+			_, _ = c.Write(frame(more, "", strings.TrimSuffix(line, "\n")+canary[:15]))
+			_, _ = c.Write(frame(last, "", canary[15:]+"s"))
 		}
 	})
 	w.claim("t1", u)
@@ -416,7 +418,8 @@ func TestAWebSocketPassesAndIsLookedInto(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The "s" at the end may begin the key, and comes all the same.
-		want := fmt.Sprintf("line %d%ss", i, strings.Repeat("*", len(canary)))
+		want := string(frame(more, "", fmt.Sprintf("line %d%s", i, strings.Repeat("*", 15)))) +
+			string(frame(last, "", strings.Repeat("*", len(canary)-15)+"s"))
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(from, got); err != nil || string(got) != want {
 			t.Fatalf("%q, %v", got, err)
@@ -425,7 +428,7 @@ func TestAWebSocketPassesAndIsLookedInto(t *testing.T) {
 	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if rest, err := io.ReadAll(from); string(rest) != "bye" || err != nil {
+	if rest, err := io.ReadAll(from); string(rest) != string(frame(finish, "", "bye")) || err != nil {
 		t.Errorf("%q, %v", rest, err)
 	}
 }
@@ -522,5 +525,34 @@ func TestAWebSocketThatIsCompressedIsRefused(t *testing.T) {
 	got := w.ask("t1", u.Host, "", conduit.Open{WebSocket: true, Fields: [][2]string{{"Connection", "Upgrade"}, {"Upgrade", "websocket"}}})
 	if f := got.failure(t); f.Status != 502 || !strings.Contains(f.Reason, "compresses its WebSocket") {
 		t.Errorf("%+v", f)
+	}
+}
+
+func TestWhatComesOverAWebSocketAndIsNoneIsToldAndEndsIt(t *testing.T) {
+	w := newWorld(t)
+	u := w.raw("api.vendor.example", func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = c.Write(frame(text, "", "good"))
+		_, _ = c.Write(frame(0xc1, "", "compressed"))
+		_, _ = io.Copy(io.Discard, c)
+	})
+	w.claim("t1", u)
+	e, err := w.link.Start(t.Context(), patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Do(&conduit.Open{Trajectory: "t1", Host: u.Host, Method: "GET", Target: "/", WebSocket: true, Fields: [][2]string{{"Connection", "Upgrade"}, {"Upgrade", "websocket"}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, from, err := e.Conn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(from)
+	var f *backend.Failure
+	if string(got) != string(frame(text, "", "good")) || !errors.As(err, &f) || !strings.Contains(f.Reason, "is no WebSocket") {
+		t.Errorf("%q, %v", got, err)
 	}
 }

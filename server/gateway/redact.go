@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,7 +27,7 @@ type redactor struct {
 const (
 	brief    = 3 // bytes
 	moment   = 20 * time.Millisecond
-	halfOpen = 8 // bytes of a secret, broken off by the end of the stream, from which on they are replaced
+	halfOpen = 8 // bytes of a secret that is broken off from which on they are replaced
 )
 
 func newRedactor(s *secret, to func([]byte) error) *redactor { return &redactor{secret: s, to: to} }
@@ -72,9 +73,9 @@ func (r *redactor) letGo() {
 	}
 }
 
-// end sends what is held: the stream is over. A longer beginning of the secret goes
-// nowhere.
-func (r *redactor) end() error {
+// flush sends what is held: nothing of the stream is to wait. A longer beginning of the
+// secret is masked. It is remembered, so that what follows is seen together with it.
+func (r *redactor) flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
@@ -83,10 +84,11 @@ func (r *redactor) end() error {
 	if r.err != nil || len(r.held) == r.sent {
 		return r.err
 	}
+	rest := slices.Clone(r.held[r.sent:])
 	if len(r.held) >= halfOpen {
-		blot(r.held)
+		blot(rest)
 	}
-	r.err = r.to(r.held[r.sent:])
+	r.err = r.to(rest)
 	r.sent = len(r.held)
 	return r.err
 }

@@ -19,7 +19,7 @@ func cut(s *secret, text []byte, sizes func() int) []byte {
 		_, _ = r.Write(text[:n])
 		text = text[n:]
 	}
-	_ = r.end()
+	_ = r.flush()
 	return out.Bytes()
 }
 
@@ -111,7 +111,7 @@ func TestAShortBeginningIsNotWaitedForAndALongOneIs(t *testing.T) {
 		step("pe", seen+"sk-canape")
 		seen = out.String()
 		step(canary[:20], seen)
-		if err := r.end(); err != nil || out.String() != seen+strings.Repeat("*", 20) {
+		if err := r.flush(); err != nil || out.String() != seen+strings.Repeat("*", 20) {
 			t.Errorf("at the end: %q, %v", out.String(), err)
 		}
 	})
