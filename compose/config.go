@@ -55,22 +55,37 @@ func readTOML(file string, content []byte, ps *Problems) (r *configReader, doc m
 		ps.refused(file, placeIn(file, src, at), refused)
 		return nil, nil
 	}
-	if _, err := toml.Decode(src, &doc); err != nil {
-		var syntax toml.ParseError
+	doc, err := decodeTOML(src)
+	if err != nil {
+		var syntax *tomlError
 		if !errors.As(err, &syntax) {
 			ps.errorf(place{File: file, Line: 1, Column: 1}, "%s", err)
 			return nil, nil
 		}
-		ps.errorf(placeIn(file, src, syntax.Position.Start), "%s", syntaxMessage(syntax))
+		ps.errorf(placeIn(file, src, syntax.offset), "%s", syntax)
 		return nil, nil
 	}
 	return &configReader{index: indexTOML(file, src), problems: ps}, doc
 }
 
-// syntaxMessage is what the TOML library says, as part of a line.
-func syntaxMessage(e toml.ParseError) string {
-	message := strings.TrimSuffix(e.Message, ".")
-	return strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]
+// tomlError is where a document is no TOML.
+type tomlError struct {
+	offset  int // in bytes
+	message string
+}
+
+func (e *tomlError) Error() string { return e.message }
+
+// decodeTOML reads a document. What is no TOML is a *[tomlError], in the library's
+// words as part of a line.
+func decodeTOML(src string) (doc map[string]any, err error) {
+	_, err = toml.Decode(src, &doc)
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		return doc, err
+	}
+	message := strings.TrimSuffix(syntax.Message, ".")
+	return nil, &tomlError{syntax.Position.Start, strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]}
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

@@ -2,11 +2,10 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 )
 
 // A ctis.toml that is no TOML hides nothing that the Compose files are to be told:
@@ -21,23 +20,22 @@ var (
 // document with blanks in their place, so that all else stands where it stood,
 // and what it then says. wrong are the errors in their order. doc is nil where
 // nothing can be made of it.
-func mendTOML(src string) (mended string, doc map[string]any, wrong []toml.ParseError) {
+func mendTOML(src string) (mended string, doc map[string]any, wrong []*tomlError) {
 	end := -1 // of what was taken out last
 	for range maxMends {
-		doc = nil
-		_, err := toml.Decode(src, &doc)
+		doc, err := decodeTOML(src)
 		if err == nil {
 			return src, doc, wrong
 		}
-		syntax, ok := err.(toml.ParseError)
-		if !ok {
+		var syntax *tomlError
+		if !errors.As(err, &syntax) {
 			return src, nil, wrong
 		}
-		if at := syntax.Position.Start; at >= end { // not what only follows from what is gone
+		if at := syntax.offset; at >= end { // not what only follows from what is gone
 			wrong = append(wrong, syntax)
 		}
 		var start int
-		if start, end = statementAt(src, syntax.Position.Start); start == end {
+		if start, end = statementAt(src, syntax.offset); start == end {
 			return src, nil, wrong
 		}
 		blank := strings.Map(func(r rune) rune {
@@ -87,13 +85,9 @@ func besidesTOML(ctx context.Context, o Options, dir, file string, content []byt
 		return ps
 	}
 	for _, e := range wrong[1:] {
-		ps.errorf(placeIn(file, src, e.Position.Start), "%s", syntaxMessage(e))
+		ps.errorf(placeIn(file, src, e.offset), "%s", e)
 	}
-	for i := range ps {
-		if i == 0 && ps[i].Hint == "" {
-			ps[i].hint("what else %s says is checked once it is TOML", ConfigFile)
-		}
-	}
+	ps[0].hint("what else %s says is checked once it is TOML", ConfigFile)
 	if doc == nil || composeFiles.MatchString(src) && !composeFiles.MatchString(mended) {
 		return ps // nobody knows which files they are
 	}
