@@ -57,29 +57,35 @@ func readTOML(file string, content []byte, ps *Problems) (r *configReader, doc m
 	}
 	doc, err := decodeTOML(src)
 	if err != nil {
-		ps.errorf(placeIn(file, src, err.offset), "%s", err.message)
+		var syntax *tomlError
+		if !errors.As(err, &syntax) {
+			ps.errorf(place{File: file, Line: 1, Column: 1}, "%s", err)
+			return nil, nil
+		}
+		ps.errorf(placeIn(file, src, syntax.offset), "%s", syntax)
 		return nil, nil
 	}
 	return &configReader{index: indexTOML(file, src), problems: ps}, doc
 }
 
-// notTOML is why a document is no TOML, and where, in bytes from its beginning.
-type notTOML struct {
-	message string // part of a line
-	offset  int
+// tomlError is where a document is no TOML.
+type tomlError struct {
+	offset  int // in bytes
+	message string
 }
 
-func decodeTOML(src string) (doc map[string]any, wrong *notTOML) {
-	_, err := toml.Decode(src, &doc)
-	if err == nil {
-		return doc, nil
-	}
+func (e *tomlError) Error() string { return e.message }
+
+// decodeTOML reads a document. What is no TOML is a *[tomlError], in the library's
+// words as part of a line.
+func decodeTOML(src string) (doc map[string]any, err error) {
+	_, err = toml.Decode(src, &doc)
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
-		return nil, &notTOML{err.Error(), 0}
+		return doc, err
 	}
 	message := strings.TrimSuffix(syntax.Message, ".")
-	return nil, &notTOML{strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):], syntax.Position.Start}
+	return nil, &tomlError{syntax.Position.Start, strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]}
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

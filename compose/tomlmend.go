@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,18 +20,22 @@ var (
 // document with blanks in their place, so that all else stands where it stood,
 // and what it then says. wrong are the errors in their order. doc is nil where
 // nothing can be made of it.
-func mendTOML(src string) (mended string, doc map[string]any, wrong []*notTOML) {
+func mendTOML(src string) (mended string, doc map[string]any, wrong []*tomlError) {
 	end := -1 // of what was taken out last
 	for range maxMends {
 		doc, err := decodeTOML(src)
 		if err == nil {
 			return src, doc, wrong
 		}
-		if err.offset >= end { // not what only follows from what is gone
-			wrong = append(wrong, err)
+		var syntax *tomlError
+		if !errors.As(err, &syntax) {
+			return src, nil, wrong
+		}
+		if at := syntax.offset; at >= end { // not what only follows from what is gone
+			wrong = append(wrong, syntax)
 		}
 		var start int
-		if start, end = statementAt(src, err.offset); start == end {
+		if start, end = statementAt(src, syntax.offset); start == end {
 			return src, nil, wrong
 		}
 		blank := strings.Map(func(r rune) rune {
@@ -80,13 +85,9 @@ func besidesTOML(ctx context.Context, o Options, dir, file string, content []byt
 		return ps
 	}
 	for _, e := range wrong[1:] {
-		ps.errorf(placeIn(file, src, e.offset), "%s", e.message)
+		ps.errorf(placeIn(file, src, e.offset), "%s", e)
 	}
-	for i := range ps {
-		if i == 0 && ps[i].Hint == "" {
-			ps[i].hint("what else %s says is checked once it is TOML", ConfigFile)
-		}
-	}
+	ps[0].hint("what else %s says is checked once it is TOML", ConfigFile)
 	if doc == nil || composeFiles.MatchString(src) && !composeFiles.MatchString(mended) {
 		return ps // nobody knows which files they are
 	}

@@ -33,8 +33,10 @@ type tally struct {
 
 // collectAll adds everything the sources name. Each must match something. A glob
 // beside sources that do may match nothing yet, as in COPY package.json *.lock:
-// builders take that, and a file that comes to match it moves the hash.
+// builders take that, and a file that comes to match it moves the hash. All that is
+// missing is told: the error joins a *[MissingInputError] of each.
 func (t *tree) collectAll(sources []source) error {
+	var lacking []error
 	for len(sources) > 0 {
 		end := 1
 		for end < len(sources) && !sources[end].first {
@@ -60,7 +62,8 @@ func (t *tree) collectAll(sources []source) error {
 			case n.dropped > 0:
 				some = true
 			case !optional:
-				return t.missing(s, n)
+				lacking = append(lacking, t.missing(s, n))
+				some = true // and told
 			default:
 				if missing == nil {
 					missing = t.missing(s, n)
@@ -69,11 +72,11 @@ func (t *tree) collectAll(sources []source) error {
 			}
 		}
 		if !some {
-			return missing
+			lacking = append(lacking, missing)
 		}
 		sources = sources[end:]
 	}
-	return nil
+	return errors.Join(lacking...)
 }
 
 // nothing says in what way a source comes to nothing.
