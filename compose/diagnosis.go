@@ -111,6 +111,9 @@ func (d *diagnosis) losses() {
 	}
 }
 
+// maxShownCircle is how many services of a circle are named.
+const maxShownCircle = 20
+
 // extendsCircles finds services of one file that extend each other, and names each
 // circle at one of them.
 func (d *diagnosis) extendsCircles(x *yamlIndex) {
@@ -129,17 +132,31 @@ func (d *diagnosis) extendsCircles(x *yamlIndex) {
 			}
 		})
 	}
-	for _, first := range sortedKeys(next) {
-		way := []string{first}
-		for name := next[first]; name != "" && name >= first && !slices.Contains(way[1:], name); name = next[name] {
-			if way = append(way, name); name == first {
-				at, _ := x.find([]string{"services", first, "extends"})
-				d.problems.errorf(at, "services extend each other in a circle: %s", strings.Join(way, " extends ")).
-					hint("remove one of the extends")
-				d.wrong(x, []string{"services", first, "extends"})
-				break
-			}
+	// Each service is gone through once: what an earlier way has come by leads to no
+	// circle that is not told.
+	onWay := map[string]int{} // which way has come by
+	for i, start := range sortedKeys(next) {
+		name := start
+		for ; name != "" && onWay[name] == 0; name = next[name] {
+			onWay[name] = i + 1
 		}
+		if name == "" || onWay[name] != i+1 {
+			continue
+		}
+		circle := []string{name}
+		for other := next[name]; other != name; other = next[other] {
+			circle = append(circle, other)
+		}
+		first := slices.Index(circle, slices.Min(circle)) // the same wherever it was come upon
+		circle = slices.Concat(circle[first:], circle[:first+1])
+		at, _ := x.find([]string{"services", circle[0], "extends"})
+		shown := circle
+		if len(shown) > maxShownCircle {
+			shown = append(slices.Clone(shown[:maxShownCircle]), "…")
+		}
+		d.problems.errorf(at, "services extend each other in a circle: %s", strings.Join(shown, " extends ")).
+			hint("remove one of the extends")
+		d.wrong(x, []string{"services", circle[0], "extends"})
 	}
 }
 

@@ -44,6 +44,9 @@ func envMistakes(content string, lookup dotenv.LookupFn) (values map[string]stri
 		if m == nil { // of a value, and without its place
 			found := false
 			for _, a := range assignments(rest) {
+				if len(wrong) >= maxEnvMistakes {
+					break
+				}
 				if _, err := dotenv.ParseWithLookup(strings.NewReader("x="+a.text), lookup); err != nil && !a.literal && !lineOfEnvFile.MatchString(err.Error()) {
 					drop(a.line, "the value of "+a.name+" has an invalid interpolation")
 					found = true
