@@ -187,19 +187,19 @@ networks:
 				containers = append(containers, c)
 			}
 			slices.Sort(containers)
-			b.docker(append([]string{"stop", "-t", "0"}, containers...)...)
+			b.docker(append([]string{"stop", "-t", "5"}, containers...)...)
 			slices.Reverse(containers)
 			for _, c := range containers {
 				b.docker("start", c)
 			}
 			same("a start in reversed order")
 			for _, c := range containers {
-				b.docker("restart", "-t", "0", c)
+				b.docker("restart", "-t", "5", c)
 			}
 			same("docker restart")
-			b.docker("compose", "-p", id, "restart", "-t", "0")
+			b.docker("compose", "-p", id, "restart", "-t", "5")
 			same("docker compose restart")
-			b.docker("restart", "-t", "0", b.instance+"-simulator")
+			b.docker("restart", "-t", "5", b.instance+"-simulator")
 			eventually(t, "the simulator is healthy", func() bool {
 				return b.docker("inspect", b.instance+"-simulator", "--format", "{{.State.Health.Status}}") == "healthy"
 			})
@@ -304,7 +304,7 @@ networks:
 	}
 	first, second := b.id("first"), b.id("second")
 	up(first).must(t, 0)
-	b.docker("stop", "-t", "0", first+"-default-1")
+	b.docker("stop", "-t", "5", first+"-default-1")
 	r := up(second).must(t, 5)
 	var said struct {
 		Error struct {
@@ -369,7 +369,7 @@ func TestTwoNetworksOfOneNameAreRefusedWithTheirIDs(t *testing.T) {
 		t.Fatalf("docker network create: %s", second)
 	}
 	b.docker("network", "disconnect", "-f", first, b.instance+"-simulator")
-	b.docker("stop", "-t", "0", id+"-default-1")
+	b.docker("stop", "-t", "5", id+"-default-1")
 	b.docker("rm", id+"-default-1")
 	// Of a project without any container both would be removed as left behind.
 	if out := b.docker("create", "--name", id+"-alive", "--label", "com.docker.compose.project="+id, "--label", "com.docker.compose.service=default",

@@ -141,7 +141,7 @@ func TestSeedAssetsAreServedAndGoneFromTheContainer(t *testing.T) {
 	if again := b.upSeeded(dirTwo, two); again.Assets != upTwo.Assets {
 		t.Errorf("made anew, up says %+v", again.Assets)
 	}
-	b.docker("restart", "-t", "0", agentOne)
+	b.docker("restart", "-t", "5", agentOne)
 	b.killSimulator()
 	eventually(t, "the simulator answers", func() bool { return b.ctis("ca").code == 0 })
 	check("after restarts")

@@ -275,7 +275,7 @@ networks: {external: {driver: bridge}}
 	// All four are stopped, then started in an order that changes each time.
 	all := append(append([]string{}, sides[0].restarted...), sides[1].restarted...)
 	for round, until := 0, time.Now().Add(time.Duration(seconds)*time.Second/2); time.Now().Before(until); round++ {
-		b.docker(append([]string{"stop", "-t", "0"}, all...)...)
+		b.docker(append([]string{"stop", "-t", "5"}, all...)...)
 		for i := range all {
 			if out := b.docker("start", all[(i*(1+2*(round%2))+round)%len(all)]); strings.Contains(out, "Error") {
 				t.Error(out)

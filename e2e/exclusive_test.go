@@ -110,7 +110,7 @@ func TestWhatOneTrajectoryHasASecondIsRefused(t *testing.T) {
 			}
 			refused()
 			if c.kind == "volume" {
-				b.docker("restart", "--time", "1", b.instance+"-simulator")
+				b.docker("restart", "--time", "5", b.instance+"-simulator")
 				refused()
 			}
 			b.exec(up.container(t, "default"), images.Program, "fetch", "-d", "x", "https://filebin.net/webhook")

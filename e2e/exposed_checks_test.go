@@ -87,7 +87,7 @@ func (b *bed) checkNothingButTheTarget(up upJSON, agent string) {
 	// Asked without a pause from here on, by whatever way.
 	asking := []*watcher{b.watch(agent, "http://late.taskflow.co/"), b.watch(agent, "https://late.taskflow.co/"), b.watch(agent, "http://late.taskflow.co/again")}
 	b.robTarget(late, up.Trajectory+"-robber", network, address, asking, func() bool { return status() == "200 late" })
-	b.docker("stop", "-t", "0", late)
+	b.docker("stop", "-t", "5", late)
 	eventually(b.t, "the target is gone for the sidecar", func() bool {
 		return status() == "502 " && strings.Contains(b.lastUpstream(up.container(b.t, "edge")), `"upstream":""`)
 	})

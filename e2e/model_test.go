@@ -187,7 +187,7 @@ func (a *actor) check() {
 func (m *model) disturb(random *rand.Rand) {
 	s := m.begin(&m.chaos, span{})
 	for _, c := range [][]string{{"-simulator"}, {"-gateway"}, {"-simulator", "-gateway"}}[random.IntN(3)] {
-		m.b.docker("restart", "--time", strconv.Itoa(random.IntN(2)), m.b.instance+c) // it may not be there
+		m.b.docker("restart", "--time", strconv.Itoa(5+random.IntN(2)), m.b.instance+c) // it may not be there
 	}
 	time.Sleep(2 * time.Second) // until they answer again, which is part of it
 	m.end(s)

@@ -132,7 +132,7 @@ func TestThePlanHoldsOnARealEngine(t *testing.T) {
 	want("before the service starts")
 	l.must(l.eng.ContainerStart(ctx, service, container.StartOptions{}))
 	want("while it runs")
-	none := 0
+	none := 5
 	l.must(l.eng.ContainerStop(ctx, service, container.StopOptions{Timeout: &none}))
 	l.must(l.eng.ContainerRestart(ctx, dynamic, container.StopOptions{Timeout: &none}))
 	l.must(l.eng.ContainerStart(ctx, service, container.StartOptions{}))

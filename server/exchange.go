@@ -200,7 +200,10 @@ func (x *exchange) send(p []byte) (int, error) {
 	}
 	whole := p
 	if x.cut {
-		p = p[:min(int64(len(p)), x.cutAt)]
+		if x.cutAt == cutAtFirst && len(p) > 0 {
+			x.cutAt = int64(min(len(p), holdLimit))
+		}
+		p = p[:min(int64(len(p)), max(x.cutAt, 0))]
 		x.cutAt -= int64(len(p))
 	}
 	n, err := x.out.Write(p)

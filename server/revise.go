@@ -82,13 +82,19 @@ func (x *exchange) reviseHead() {
 	}
 }
 
+// cutAtFirst is a place that is not known yet: behind the first bytes there are.
+const cutAtFirst = -1
+
 // beginCut settles where a response that is streamed is cut: at half of its length
-// where that is known, else behind what was held of it.
+// where that is known, else behind what was held of it or, where its header came
+// alone, behind what comes first.
 func (x *exchange) beginCut(held int) {
 	if !x.cut {
 		return
 	}
-	x.cutAt = int64(held)
+	if x.cutAt = int64(held); held == 0 {
+		x.cutAt = cutAtFirst
+	}
 	if n, err := strconv.ParseInt(x.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		x.cutAt = n / 2
 	}
