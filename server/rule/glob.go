@@ -10,82 +10,66 @@ import (
 // glob is a pattern as [api.PathGlob] defines it, in a form that is quick to
 // compare: most rules that are looked at are about another path.
 type glob struct {
-	prefix string         // what every path it matches begins with
-	rest   []uint16       // what follows: bytes, star and deep
-	slow   *regexp.Regexp // in place of rest where both kinds of stars are in it
+	prefix   string         // what every path it matches begins with
+	literals []string       // what follows each star, one after the other; none: prefix is all
+	slashes  bool           // whether the stars take slashes
+	slow     *regexp.Regexp // in place of literals where stars of both kinds are in it
 }
-
-const (
-	star uint16 = 256 + iota // any bytes but slashes
-	deep                     // any bytes
-)
 
 func compileGlob(pattern string) (*glob, error) {
 	re, err := api.PathGlob(pattern)
 	if err != nil {
 		return nil, err
 	}
-	g := &glob{}
-	var prefix strings.Builder
+	var texts []string // before, between and behind the stars
+	var text strings.Builder
 	stars, deeps := 0, 0
 	for i := 0; i < len(pattern); i++ {
-		op := uint16(pattern[i])
 		switch {
 		case strings.HasPrefix(pattern[i:], "**"):
-			op = deep
 			deeps++
 			i++
 		case pattern[i] == '*':
-			op = star
 			stars++
-		case pattern[i] == '\\':
-			i++
-			op = uint16(pattern[i])
+		default:
+			if pattern[i] == '\\' {
+				i++
+			}
+			text.WriteByte(pattern[i])
+			continue
 		}
-		if op < star && stars+deeps == 0 {
-			prefix.WriteByte(byte(op))
-		} else {
-			g.rest = append(g.rest, op)
-		}
+		texts = append(texts, text.String())
+		text.Reset()
 	}
-	g.prefix = prefix.String()
+	texts = append(texts, text.String())
+	g := &glob{prefix: texts[0], literals: texts[1:], slashes: deeps > 0}
 	if stars > 0 && deeps > 0 {
-		// Going back over two kinds of stars takes a time that is no longer linear.
 		g.slow = re
 	}
 	return g, nil
 }
 
+// match takes a time linear in the length of path: each literal is found where it
+// comes first, since what is left to the stars behind it is the most then.
 func (g *glob) match(path string) bool {
-	if !strings.HasPrefix(path, g.prefix) {
+	rest, ok := strings.CutPrefix(path, g.prefix)
+	if !ok {
 		return false
 	}
 	if g.slow != nil {
 		return g.slow.MatchString(path)
 	}
-	rest := path[len(g.prefix):]
-	p, i := 0, 0
-	last, from := -1, 0 // the star passed last, and where what follows it is tried
-	for {
-		if p < len(g.rest) {
-			op := g.rest[p]
-			if op >= star {
-				last, from = p, i
-				p++
-				continue
-			}
-			if i < len(rest) && rest[i] == byte(op) {
-				p++
-				i++
-				continue
-			}
-		} else if i == len(rest) {
-			return true
-		}
-		if last < 0 || from == len(rest) || g.rest[last] == star && rest[from] == '/' {
+	if len(g.literals) == 0 {
+		return rest == ""
+	}
+	last := len(g.literals) - 1
+	for _, literal := range g.literals[:last] {
+		at := strings.Index(rest, literal)
+		if at < 0 || !g.slashes && strings.Contains(rest[:at], "/") {
 			return false
 		}
-		from++
-		p, i = last+1, from
+		rest = rest[at+len(literal):]
 	}
+	rest, ok = strings.CutSuffix(rest, g.literals[last])
+	return ok && (g.slashes || !strings.Contains(rest, "/"))
 }
