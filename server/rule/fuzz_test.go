@@ -75,7 +75,7 @@ func FuzzRule(f *testing.F) {
 				answered(t, &fired, q)
 			}
 		}
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it takes %s", took)
 		}
 	})
@@ -122,7 +122,7 @@ func FuzzTemplate(f *testing.F) {
 		fired, _ := h.Decide(q)
 		began := time.Now()
 		answered(t, &fired, q)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it takes %s", took)
 		}
 	})
