@@ -170,3 +170,21 @@ func TestEngineVersionsCompareAsNumbers(t *testing.T) {
 		}
 	}
 }
+
+func TestURLsOfOneHostAreToldApartInANarrowTable(t *testing.T) {
+	for _, c := range []struct {
+		cell  string
+		width int
+		want  string
+	}{
+		{"https://filebin.net/webhook/job-1", 40, "https://filebin.net/webhook/job-1"},
+		{"https://filebin.net/webhook", 19, "filebin.net/webhook"},
+		{"https://filebin.net/webhook", 13, "filebin.…hook"},
+		{"https://filebin.net/data", 13, "filebin.…data"},
+		{"store the secret", 8, "store t…"},
+	} {
+		if got := formatRow([]string{c.cell}, []int{c.width}); got != c.want {
+			t.Errorf("%s in %d cells is %q, not %q", c.cell, c.width, got, c.want)
+		}
+	}
+}

@@ -161,6 +161,9 @@ func formatRow(row []string, widths []int) string {
 	for i, cell := range row {
 		cell = printable(cell)
 		if widths[i] > 0 {
+			if strings.Contains(cell, "://") {
+				cell = shorten(cell, widths[i]) // URLs of one host differ at their ends
+			}
 			cell = truncate(cell, widths[i])
 		}
 		b.WriteString(cell)
