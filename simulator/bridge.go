@@ -92,7 +92,7 @@ func newBridge(eng ExecEngine, execID string, hijack types.HijackedResponse) *br
 	in, feed := net.Pipe()
 	b := &bridge{eng: eng, execID: execID, hijack: hijack, in: in, closed: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
-		_, err := stdcopy.StdCopy(feed, (*stderrWriter)(b), hijack.Reader)
+		_, err := stdcopy.StdCopy(&stdoutWriter{b: b, feed: feed}, (*stderrWriter)(b), hijack.Reader)
 		end := b.why(err)
 		b.mu.Lock()
 		b.end = end
@@ -125,6 +125,28 @@ func (b *bridge) why(streamErr error) error {
 		return fmt.Errorf("bridge ended: %s", complaint)
 	}
 	return io.EOF
+}
+
+// execFailed is what the engine writes, as if the process had, where it could not start
+// it: the container has ended meanwhile.
+const execFailed = "OCI runtime exec failed"
+
+// stdoutWriter passes on what the process writes.
+type stdoutWriter struct {
+	b      *bridge
+	feed   io.Writer
+	begun  bool
+	failed bool
+}
+
+func (w *stdoutWriter) Write(p []byte) (int, error) {
+	if !w.begun && len(p) > 0 {
+		w.begun, w.failed = true, bytes.HasPrefix(p, []byte(execFailed))
+	}
+	if w.failed {
+		return (*stderrWriter)(w.b).Write(p)
+	}
+	return w.feed.Write(p)
 }
 
 // stderrWriter collects the process's standard error.

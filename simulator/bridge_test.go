@@ -62,6 +62,19 @@ func TestBridgeSaysWhyTheProcessFailed(t *testing.T) {
 	}
 }
 
+// The engine writes it where the process' output is expected.
+func TestAProcessThatTheEngineCouldNotStartSaysNothing(t *testing.T) {
+	f := newFake()
+	f.bridgeFail = "x"
+	near, far := pair(t, f)
+	_, _ = io.WriteString(stdcopy.NewStdWriter(far, stdcopy.Stdout), "OCI runtime exec failed: exec failed: no such container\r\n")
+	far.Close()
+	got, err := io.ReadAll(near)
+	if len(got) != 0 || err == nil || err.Error() != "bridge ended with exit code 1: OCI runtime exec failed: exec failed: no such container" {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
+
 func TestBridgeKeepsDeadlines(t *testing.T) {
 	near, _ := pair(t, newFake())
 	past := time.Unix(1, 0)
