@@ -17,28 +17,53 @@ import (
 // takeDown removes a trajectory while no other process works on it. A simulator
 // that is gone or does not answer keeps nobody from it.
 func (a *app) takeDown(ctx context.Context, id string, o downOptions, line *uiStep) (downResult, error) {
-	seen, err := simulator.Observe(ctx, a.engine, a.instance)
-	if err != nil {
-		return downResult{}, err
-	}
-	if seen.Answering {
-		admin, err := simulator.Connect(ctx, a.engine, a.instance)
-		if err != nil {
-			return downResult{}, err
-		}
-		defer admin.Close()
-		line.detail("waiting for the trajectory")
-		free, err := a.hold(ctx, admin, id, nil)
-		var refused *api.Error
-		switch {
-		case err == nil:
+	for try := 1; ; try++ {
+		seen, free, err := a.holdIfServed(ctx, id, line)
+		if err == nil {
 			defer free()
-		case errors.As(err, &refused) && refused.Code == api.CodeRetired: // has nothing to unregister
-		default:
+			return a.remove(ctx, id, o, seen, line)
+		}
+		var refused *api.Error
+		var conflict *conflictError
+		if !seen.Answering || errors.As(err, &refused) || errors.As(err, &conflict) || try == simulatorTries {
 			return downResult{}, err
 		}
+		select { // it may be on its way to be replaced: its successor is asked, or nobody
+		case <-ctx.Done():
+			return downResult{}, err
+		case <-time.After(simulatorPause):
+		}
 	}
-	return a.remove(ctx, id, o, seen, line)
+}
+
+// simulatorTries is how often a simulator is looked for that goes away while it is
+// spoken to, with simulatorPause between.
+const (
+	simulatorTries = 5
+	simulatorPause = 500 * time.Millisecond
+)
+
+// holdIfServed holds a trajectory where a simulator answers.
+func (a *app) holdIfServed(ctx context.Context, id string, line *uiStep) (seen simulator.Observed, free func(), err error) {
+	free = func() {}
+	if seen, err = simulator.Observe(ctx, a.engine, a.instance); err != nil || !seen.Answering {
+		return seen, free, err
+	}
+	admin, err := simulator.Connect(ctx, a.engine, a.instance)
+	if err != nil {
+		return seen, free, err
+	}
+	line.detail("waiting for the trajectory")
+	release, err := a.hold(ctx, admin, id, nil)
+	var refused *api.Error
+	switch {
+	case err == nil:
+		return seen, func() { release(); admin.Close() }, nil
+	case errors.As(err, &refused) && refused.Code == api.CodeRetired: // has nothing to unregister
+		err = nil
+	}
+	admin.Close()
+	return seen, free, err
 }
 
 // undoUp takes back what an up made that found nothing of the project but, maybe,
