@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,19 +29,6 @@ const (
 // times its quiet value the 99th percentile becomes, and the server's beside net/http's:
 // all of them share the processors of one machine, the flooding process included.
 func benchFlood(ctx context.Context, runs int) (err error) {
-	dir, err := os.MkdirTemp("", "ctis-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	bin, err := build(ctx, dir, "github.com/linuxarena/ctis/server/cmd/ctis-server")
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	var ports [3]string
 	for i := range ports {
 		l, err := net.Listen("tcp4", ":0") // a port that is free on every address
@@ -55,20 +40,14 @@ func benchFlood(ctx context.Context, runs int) (err error) {
 			return err
 		}
 	}
-	socket := filepath.Join(dir, "admin.sock")
-	ctis, err := launch(ctx, bin, "--log-level", "warn", "--http", ":"+ports[0], "--https", ":"+ports[1], "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
+	p, err := launchPair(ctx, [3]string{":" + ports[0], ":" + ports[1], ":" + ports[2]})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ctis.end()) }()
-	bare, err := launch(ctx, self, bareVerb, ":"+ports[2], filepath.Join(dir, "bare.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, bare.end()) }()
+	defer func() { err = errors.Join(err, p.end()) }()
 	admin := api.NewClient(func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+		return d.DialContext(ctx, "unix", p.socket)
 	})
 	defer admin.Close()
 	for n := 2; n <= 3; n++ {
@@ -79,11 +58,10 @@ func benchFlood(ctx context.Context, runs int) (err error) {
 	if err := answers(ctx, "127.0.0.2:"+ports[2]); err != nil {
 		return fmt.Errorf("bare net/http: %w", err)
 	}
-	ctis.name, bare.name = "ctis-server", "bare net/http"
-	servers := []*flooded{{contender: ctis, port: ports[0]}, {contender: bare, port: ports[2]}}
+	servers := []*flooded{{contender: p.ctis, port: ports[0]}, {contender: p.bare, port: ports[2]}}
 	for range runs {
 		for i, s := range servers {
-			if err := s.turn(ctx, self, servers[1-i].port); err != nil {
+			if err := s.turn(ctx, p.self, servers[1-i].port); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
@@ -225,7 +203,7 @@ func ask(ctx context.Context, f *figures, port string) error {
 
 // underFlood calls f while a child process floods.
 func underFlood(ctx context.Context, self, port string, f func() error) error {
-	child, err := launch(ctx, self, floodVerb, "-", port)
+	child, err := launch(ctx, "flood", self, floodVerb, "-", port)
 	if err != nil {
 		return err
 	}

@@ -31,44 +31,25 @@ const (
 // busy, and holds the client's own share on both sides. That of the servers'
 // processor time leaves the client out, and is the one to judge by.
 func benchServe(ctx context.Context, runs int) (err error) {
-	dir, err := os.MkdirTemp("", "ctis-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	bin, err := build(ctx, dir, "github.com/linuxarena/ctis/server/cmd/ctis-server")
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	var addrs [3]string
 	for i := range addrs {
 		if addrs[i], err = freeAddr(); err != nil {
 			return err
 		}
 	}
-	socket := filepath.Join(dir, "admin.sock")
-	ctis, err := launch(ctx, bin, "--log-level", "warn", "--http", addrs[0], "--https", addrs[1], "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
+	p, err := launchPair(ctx, addrs)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ctis.end()) }()
-	bare, err := launch(ctx, self, bareVerb, addrs[2], filepath.Join(dir, "bare.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, bare.end()) }()
-	if err := registerBench(ctx, socket); err != nil {
+	defer func() { err = errors.Join(err, p.end()) }()
+	ctis, bare := p.ctis, p.bare
+	if err := registerBench(ctx, p.socket); err != nil {
 		return err
 	}
 	if err := answers(ctx, addrs[2]); err != nil {
 		return fmt.Errorf("bare net/http: %w", err)
 	}
-	ctis.name, ctis.addr = "ctis-server", addrs[0]
-	bare.name, bare.addr = "bare net/http", addrs[2]
+	ctis.addr, bare.addr = addrs[0], addrs[2]
 
 	for i := range runs + 1 {
 		for _, s := range []*contender{ctis, bare} {
@@ -98,11 +79,62 @@ type contender struct {
 	work time.Duration // processor time of all turns: one of them is but a few dozen ticks of its clock
 }
 
-func launch(ctx context.Context, name string, args ...string) (*contender, error) {
-	c := &contender{Cmd: exec.CommandContext(ctx, name, args...)}
+// pair is the real server and the least that does the same job (bare.go), each a
+// process of its own.
+type pair struct {
+	ctis, bare *contender
+	socket     string // of the real one's administrative interface
+	self       string // this program
+	dir        string // for both, which end removes
+}
+
+// launchPair starts both: the real server for HTTP and HTTPS on the first two
+// addresses, the other on the third.
+func launchPair(ctx context.Context, addrs [3]string) (p *pair, err error) {
+	p = &pair{}
+	if p.dir, err = os.MkdirTemp("", "ctis-bench-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.end())
+		}
+	}()
+	bin, err := build(ctx, p.dir, "github.com/linuxarena/ctis/server/cmd/ctis-server")
+	if err != nil {
+		return nil, err
+	}
+	if p.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	p.socket = filepath.Join(p.dir, "admin.sock")
+	if p.ctis, err = launch(ctx, "ctis-server", bin, "--log-level", "warn", "--http", addrs[0], "--https", addrs[1], "--state", filepath.Join(p.dir, "state"), "--admin-socket", p.socket); err != nil {
+		return nil, err
+	}
+	if p.bare, err = launch(ctx, "bare net/http", p.self, bareVerb, addrs[2], filepath.Join(p.dir, "bare.jsonl")); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *pair) end() (err error) {
+	for _, c := range []*contender{p.bare, p.ctis} {
+		if c != nil {
+			err = errors.Join(err, c.end())
+		}
+	}
+	return errors.Join(err, os.RemoveAll(p.dir))
+}
+
+// launch starts a server that is called name in the results; nil where it does not start.
+func launch(ctx context.Context, name, program string, args ...string) (*contender, error) {
+	c := &contender{Cmd: exec.CommandContext(ctx, program, args...), name: name}
 	c.Stderr = os.Stderr
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	return c, c.Start()
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // end stops the server. It may have ended by itself, which Wait tells.

@@ -57,7 +57,7 @@ func benchStream(ctx context.Context, runs int) (err error) {
 		return err
 	}
 	socket := filepath.Join(dir, "admin.sock")
-	ctis, err := launch(ctx, bin, "--log-level", "warn", "--http", plain, "--https", secure, "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
+	ctis, err := launch(ctx, "ctis-server", bin, "--log-level", "warn", "--http", plain, "--https", secure, "--state", filepath.Join(dir, "state"), "--admin-socket", socket)
 	if err != nil {
 		return err
 	}

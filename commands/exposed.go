@@ -63,9 +63,14 @@ func (a *app) nginxReady(ctx context.Context) (string, error) {
 
 // noNginx says how to come by an image that cannot be pulled.
 func noNginx(ref string, err error) error {
+	login := ""
+	var failed *simulator.ImageError
+	if errors.As(err, &failed) && failed.Refused() {
+		login = failed.Hint() + "; "
+	}
 	return &hintedError{
 		err: fmt.Errorf("the image %q, which exposed services need, is not here: %w", ref, err),
-		hint: "without a registry, docker save it where it is and docker load it here; " +
+		hint: login + "without a registry, docker save it where it is and docker load it here; " +
 			"or name another image that has nginx with CTIS_NGINX_IMAGE",
 		details: map[string]any{"image": ref},
 	}

@@ -129,6 +129,19 @@ type imageRegistry struct {
 	manifests map[string][]byte // by NAME:TAG
 }
 
+// newImageRegistry starts one on this machine, at host.
+func newImageRegistry(t *testing.T) (g *imageRegistry, host string) {
+	g = &imageRegistry{blobs: map[string][]byte{}, uploads: map[string][]byte{}, manifests: map[string][]byte{}}
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close)
+	return g, strings.TrimPrefix(server.URL, "http://")
+}
+
+// credentials are what docker login would keep for the registry at host.
+func credentials(host string) string {
+	return `{"auths":{"` + host + `":{"auth":"dGVzdGVyOnNlY3JldA=="}}}`
+}
+
 func (g *imageRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,13 +220,10 @@ func (g *imageRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestPushedImageIsWholeInTheRegistryAndCanBeBuiltOn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	registry := &imageRegistry{blobs: map[string][]byte{}, uploads: map[string][]byte{}, manifests: map[string][]byte{}}
-	server := httptest.NewServer(registry)
-	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
+	registry, host := newImageRegistry(t)
 	dir := environment(t, map[string]string{
 		"Dockerfile": "FROM scratch\nCOPY own /own\n", "own": b.instance,
-		"docker/config.json": `{"auths":{"` + host + `":{"auth":"dGVzdGVyOnNlY3JldA=="}}}`,
+		"docker/config.json": credentials(host),
 	})
 	image := strings.TrimSpace(b.ctis("build", "--context", dir).must(t, 0).stdout)
 	t.Cleanup(func() { b.docker("rmi", image) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -215,6 +216,57 @@ func TestAMissingNginxImageIsTold(t *testing.T) {
 			t.Errorf("no %s in %s", want, r.stderr)
 		}
 	}
+	if left := b.leftOf(id); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestAnNginxImageIsPulled from a registry on this machine, with credentials.
+func TestAnNginxImageIsPulled(t *testing.T) {
+	t.Parallel()
+	b, nginx := newExposedBed(t)
+	_, host := newImageRegistry(t)
+	dir := environment(t, map[string]string{
+		"ctis.toml":          "network = \"external\"\n[exposed_services]\n\"api.taskflow.co\" = \"default:3000\"\n",
+		"compose.yaml":       fmt.Sprintf("services:\n  default: {image: %q, command: [wait], networks: [external]}\nnetworks: {external: {}}\n", image(t, images.Agent())),
+		"nginx/Dockerfile":   "FROM " + nginx + "\nCOPY own /own\n",
+		"nginx/own":          b.instance,
+		"docker/config.json": credentials(host),
+	})
+	if home, err := os.UserHomeDir(); err != nil {
+		t.Fatal(err)
+	} else if err := os.Symlink(filepath.Join(home, ".docker", "cli-plugins"), filepath.Join(dir, "docker", "cli-plugins")); err != nil {
+		t.Fatal(err) // Compose may be installed there
+	}
+	withCredentials := func(args ...string) run {
+		cmd := b.command(args...)
+		cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+filepath.Join(dir, "docker"))
+		return finish(t, cmd)
+	}
+	var built struct{ Image, Pushed string }
+	r := withCredentials("build", "--context", filepath.Join(dir, "nginx"), "--push", "--registry", host+"/team", "--json")
+	if strings.Contains(r.stderr, "connection refused") { // the registry listens
+		t.Skip("the engine is in a network of its own, as with scripts/engine.sh, and does not reach a registry on this machine")
+	}
+	if err := json.Unmarshal([]byte(r.must(t, 0).stdout), &built); err != nil {
+		t.Fatal(err)
+	}
+	b.docker("rmi", built.Image)
+	t.Cleanup(func() { b.docker("rmi", built.Pushed) })
+	b.env = append(b.env, "CTIS_NGINX_IMAGE="+built.Pushed)
+	id := b.id("pulled")
+	if r := b.ctis("up", dir, "--id", id).must(t, 1); !strings.Contains(r.stderr, "docker login") {
+		t.Errorf("without credentials: %s", r.stderr)
+	}
+	r = withCredentials("up", dir, "--id", id).must(t, 0)
+	t.Logf("%s", r.stderr)
+	if !strings.Contains(r.stderr, built.Pushed) {
+		t.Errorf("up does not tell of the image: %s", r.stderr)
+	}
+	if got := b.docker("ps", "--filter", "label=com.docker.compose.project="+id, "--format", "{{.Image}}"); !strings.Contains(got, built.Pushed) {
+		t.Errorf("containers are of %s", got)
+	}
+	b.ctis("down", id, "--timeout", "0s").must(t, 0)
 	if left := b.leftOf(id); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}

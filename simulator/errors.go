@@ -132,6 +132,15 @@ func (e *ImageError) Hint() string {
 	return "correct the source, or name a built image with `--image REF`"
 }
 
+// Refused says whether a registry answered, and would not give the image.
+func (e *ImageError) Refused() bool {
+	said := strings.ToLower(e.Err.Error())
+	return e.Op == "pull" && slices.ContainsFunc(saidByRegistries, func(s string) bool { return strings.Contains(said, s) })
+}
+
+// saidByRegistries is in what engines say where a registry refuses.
+var saidByRegistries = []string{"pull access denied", "manifest unknown", "unauthorized", "authentication required", "no basic auth credentials", "repository does not exist"}
+
 // buildCauses are causes of a failed build or pull that are not in its source. Neither engine
 // nor builder tells them apart by anything but words.
 var buildCauses = []struct {
@@ -141,7 +150,7 @@ var buildCauses = []struct {
 	{[]string{"no space left on device", "disk quota exceeded"}, "make room where the engine keeps its images and in the directory for temporary files; `ctis gc` removes superseded images"},
 	{[]string{"dial tcp", "no such host", "i/o timeout", "tls handshake", "connection refused", "server misbehaving", "client.timeout exceeded", "proxyconnect", "toomanyrequests"},
 		"the engine or the build asks for something over the network and does not get it; try again when that answers, load the images with `docker load`, or name a built one with `--image REF` (the image of ctis itself needs none where there is a Go toolchain)"},
-	{[]string{"pull access denied", "manifest unknown", "unauthorized", "authentication required", "repository does not exist"},
+	{saidByRegistries,
 		"check the name of the image and that you may pull it; `docker login` keeps the credentials that are used"},
 }
 

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -135,13 +134,7 @@ func TestWhatIsAcknowledgedIsThereOnceHoweverOftenTheServerIsKilled(t *testing.T
 	}
 	p := build(t)
 	p.start()
-	if _, err := p.admin.Register(t.Context(), &api.Registration{
-		Trajectory: "t1", Settings: "s",
-		Networks: []api.Network{{Name: "external", ID: "n", Subnets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}},
-		Personas: []api.Persona{{Host: "a.example", Endpoints: api.BuiltinEndpoints}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	p.register("a.example")
 	l := &load{acknowledged: map[string]string{}, sent: map[string]bool{}, size: func(n int64) int {
 		if n%200 == 0 {
 			return 100 << 10 // kept as a file

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -49,13 +48,7 @@ func TestALongBodyCostsNoMemory(t *testing.T) {
 	const most = 32 << 20
 	p := build(t)
 	p.start()
-	if _, err := p.admin.Register(t.Context(), &api.Registration{
-		Trajectory: "t1", Settings: "s",
-		Networks: []api.Network{{Name: "external", ID: "n", Subnets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}},
-		Personas: []api.Persona{{Host: "a.example", Endpoints: api.BuiltinEndpoints}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	p.register("a.example")
 	ask := func(head string, body int64) (status string, received int64) {
 		t.Helper()
 		c, err := net.Dial("tcp", p.plain)

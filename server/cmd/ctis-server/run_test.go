@@ -131,6 +131,18 @@ func (p *program) start() {
 	p.t.Fatal("the server did not say that it serves")
 }
 
+// register makes trajectory t1, whose address is 127.0.0.2, with all endpoints on a host.
+func (p *program) register(host string) {
+	p.t.Helper()
+	if _, err := p.admin.Register(p.t.Context(), &api.Registration{
+		Trajectory: "t1", Settings: "s",
+		Networks: []api.Network{{Name: "external", ID: "n", Subnets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}},
+		Personas: []api.Persona{{Host: host, Endpoints: api.BuiltinEndpoints}},
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 func (p *program) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	_ = p.cmd.Wait()
@@ -139,13 +151,7 @@ func (p *program) kill() {
 func TestKilledServerComesBackWithEveryAcknowledgedRequest(t *testing.T) {
 	p := build(t)
 	p.start()
-	if _, err := p.admin.Register(t.Context(), &api.Registration{
-		Trajectory: "t1", Settings: "s",
-		Networks: []api.Network{{Name: "external", ID: "n", Subnets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.2")}}},
-		Personas: []api.Persona{{Host: "a.example", Endpoints: api.BuiltinEndpoints}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	p.register("a.example")
 	authority, err := p.admin.CA(t.Context())
 	if err != nil {
 		t.Fatal(err)
