@@ -246,7 +246,7 @@ func TestOneRuleAnswersManyAtOnce(t *testing.T) {
 func TestGroupsThatAnExpressionDoesNotHaveAreRefused(t *testing.T) {
 	for _, c := range []struct{ expression, text, want string }{
 		{"", "{{.Match 1}}", "the rule has no path_regex"},
-		{"^/(a)$", "{{.Match 2}}", "asks for .Match 2, and path_regex has 1 groups"},
+		{"^/(a)$", "{{.Match 2}}", "asks for .Match 2, which path_regex does not have: its groups end with 1"},
 		{"^/(a)$", "{{if .Method}}{{hash (.Match 7)}}{{end}}", "asks for .Match 7"},
 		{"^/(a)$", "{{.Match -1}}", "asks for .Match -1"},
 		{"^/(a)$", "{{.Match 1}}{{.Match 0}}", ""},

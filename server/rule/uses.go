@@ -3,6 +3,7 @@ package rule
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -47,10 +48,11 @@ func (u *uses) wrong(format string, args ...any) {
 func (u *uses) walk(node parse.Node, isView bool) {
 	branch := func(pipe *parse.PipeNode, list, other *parse.ListNode, inside bool) {
 		u.pipe(pipe, isView)
-		for l, view := range map[*parse.ListNode]bool{list: inside, other: isView} {
-			if l != nil {
-				u.walk(l, view)
-			}
+		if list != nil {
+			u.walk(list, inside)
+		}
+		if other != nil {
+			u.walk(other, isView)
 		}
 	}
 	switch n := node.(type) {
@@ -115,7 +117,7 @@ func (u *uses) named(ident []string, given int, arguments []parse.Node) {
 				return
 			}
 		}
-		u.wrong(".%s is not known; what a request has is %s", name, "."+strings.Join(sortedUses(), " ."))
+		u.wrong(".%s is not known; what a request has is %s", name, "."+strings.Join(slices.Sorted(maps.Keys(viewUses)), " ."))
 	case len(ident) > 1 && use.arguments > 0:
 		u.wrong(`.%s takes a name: write (.%[1]s %q)`, name, strings.Join(ident[1:], "."))
 	case len(ident) > 1 && !use.parts:
@@ -127,15 +129,6 @@ func (u *uses) named(ident []string, given int, arguments []parse.Node) {
 			u.groups = append(u.groups, int(n.Int64))
 		}
 	}
-}
-
-func sortedUses() []string {
-	var names []string
-	for name := range viewUses {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // usesOf walks a whole template.
@@ -187,7 +180,7 @@ func (a *answer) checkGroups(pathRegex string) error {
 	}
 	for _, n := range groups {
 		if n < 0 || n > re.NumSubexp() {
-			return fmt.Errorf("a template asks for .Match %d, and path_regex has %d groups", n, re.NumSubexp())
+			return fmt.Errorf("a template asks for .Match %d, which path_regex does not have: its groups end with %d", n, re.NumSubexp())
 		}
 	}
 	return nil
