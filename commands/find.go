@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -66,6 +67,9 @@ type findResult struct {
 	Missing  []string `json:"missing"`
 }
 
+// pathLike is what people write for a file rather than for a secret.
+var pathLike = regexp.MustCompile(`^(/|\.{1,2}/|~/)`)
+
 // foundHit is one place in which a canary was found.
 type foundHit struct {
 	Canary   string `json:"canary"` // as it was given
@@ -96,7 +100,15 @@ func (a *app) runFind(ctx context.Context, o findOptions) error {
 	var hunts []*hunt
 	for _, given := range o.canaries {
 		secret := []byte(given)
-		if fi, err := os.Stat(given); !o.text && err == nil && fi.Mode().IsRegular() {
+		fi, err := os.Stat(given)
+		switch {
+		case o.text:
+		case err == nil && !fi.Mode().IsRegular():
+			return &usageError{msg: fmt.Sprintf("canary %q is there and no regular file", given), hint: "name a file that holds the secret; --text looks for this text itself"}
+		case err != nil && pathLike.MatchString(given):
+			a.ui.warn(fmt.Sprintf("there is no file %q, so this text itself is looked for; --text says that it is meant", given))
+		}
+		if !o.text && err == nil {
 			if fi.Size() > canary.MaxSecret+2 {
 				return &usageError{msg: fmt.Sprintf("canary %q has %d bytes, and at most %d are looked for", given, fi.Size(), canary.MaxSecret), hint: "put a line of it in a file of its own"}
 			}

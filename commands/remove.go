@@ -123,6 +123,10 @@ func (a *app) remove(ctx context.Context, id string, o downOptions, seen simulat
 	// Of a trajectory that was registered all had been made; of another, more may still come.
 	settle := o.settle || !result.known
 	if project.Empty() && len(volumes) == 0 && !o.settle {
+		if o.volumes && len(project.Volumes) > 0 {
+			a.ui.warn(fmt.Sprintf("of Compose project %q there is %s, and nothing says that ctis made it, so it stays; docker volume rm %s removes it",
+				id, plural(len(project.Volumes), "volume"), strings.Join(project.Volumes, " ")))
+		}
 		return result, nil
 	}
 	result.known = true

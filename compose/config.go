@@ -85,7 +85,10 @@ func decodeTOML(src string) (doc map[string]any, err error) {
 		return doc, err
 	}
 	message := strings.TrimSuffix(syntax.Message, ".")
-	return nil, &tomlError{syntax.Position.Start, strings.ToLower(message[:min(1, len(message))]) + message[min(1, len(message)):]}
+	if len(message) > 1 && strings.ToLower(message[1:2]) == message[1:2] { // the first word is no abbreviation
+		message = strings.ToLower(message[:1]) + message[1:]
+	}
+	return nil, &tomlError{syntax.Position.Start, message}
 }
 
 // configReader reads a decoded document and notes what is wrong with it.

@@ -162,3 +162,11 @@ func FuzzParseConfig(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatIsNoTOMLIsSaidAsPartOfALine(t *testing.T) {
+	for src, want := range map[string]string{"network = \"a\x00\"": "TOML files cannot contain control characters", "a = ": "expected value"} {
+		if _, err := decodeTOML(src); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, not %q", src, err, want)
+		}
+	}
+}

@@ -39,6 +39,15 @@ volumes: {kept: {}}
 	if left := b.leftOf(id); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
+
+	// A volume that stayed of a trajectory nothing tells of any more might be anybody's.
+	b.up(dir, id, "--profile", "two")
+	b.ctis("down", id, "--timeout", "0s").must(t, 0)
+	kept := id + "_kept"
+	if r := b.ctis("down", id, "--volumes").must(t, 0); !strings.Contains(r.stderr, "docker volume rm "+kept) {
+		t.Errorf("down of what is gone says %s", r.stderr)
+	}
+	b.docker("volume", "rm", kept)
 }
 
 // TestEveryDollarReachesTheContainer: Compose takes a $ for a variable in each
