@@ -147,9 +147,9 @@ func (e *Exchange) Do(o *Open, body io.Reader) error {
 	e.started, e.webSocket = true, o.WebSocket
 	go func() {
 		defer close(e.sending)
-		if e.sendErr = e.send(head, body, o.Length); e.sendErr != nil {
-			_ = e.conn.NetConn().Close() // half a request must not look like a whole one
-		}
+		if e.sendErr = e.send(head, body, o.Length); errors.Is(e.sendErr, errBody) {
+			_ = e.conn.NetConn().Close() // the gateway is not to wait for the rest
+		} // where the gateway reads no more, its response may have come
 	}()
 	if err := e.conn.SetReadDeadline(time.Now().Add(e.patience.Answer)); err != nil {
 		return e.broken(err)
@@ -175,6 +175,9 @@ func (e *Exchange) Do(o *Open, body io.Reader) error {
 	return nil
 }
 
+// errBody is a request whose body its client did not send whole.
+var errBody = errors.New("its body cannot be read")
+
 // send writes the request, small ones in one piece.
 func (e *Exchange) send(head []byte, body io.Reader, length int64) error {
 	w := bufio.NewWriterSize(e.conn, maxData+2*frameHeader)
@@ -192,7 +195,7 @@ func (e *Exchange) send(head []byte, body io.Reader, length int64) error {
 	for left := length; left > 0; {
 		n := min(left, int64(len(buf)-frameHeader))
 		if _, err := io.ReadFull(body, buf[frameHeader:frameHeader+n]); err != nil {
-			return fmt.Errorf("its body cannot be read: %w", err)
+			return fmt.Errorf("%w: %w", errBody, err)
 		}
 		if left != length {
 			if err := progress(); err != nil {

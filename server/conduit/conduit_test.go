@@ -162,6 +162,29 @@ func TestAnAnswerNeedNotWaitForTheBody(t *testing.T) {
 	}
 }
 
+// The rest of a body that nobody wants is no sign that the simulator has left.
+func TestAnAnswerGoesOnBesideABodyThatNobodyWants(t *testing.T) {
+	c := pair(t, func(ctx context.Context, call *Call) {
+		_ = call.Body.Close()
+		_ = call.Start(&Head{Status: 413, Length: 6})
+		_, _ = call.Write([]byte("too "))
+		select {
+		case <-ctx.Done():
+			_, _ = call.Write([]byte("no"))
+		case <-time.After(200 * time.Millisecond):
+			_, _ = call.Write([]byte("ok"))
+		}
+		_ = call.End(nil)
+	})
+	e := start(t, c)
+	if err := e.Do(&Open{Method: "POST", Length: 64 << 20}, io.LimitReader(zeros{}, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(e); string(got) != "too ok" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -143,7 +143,7 @@ func (s *Server) exchange(ctx context.Context, c *tls.Conn, r reader, open *Open
 	received := make(chan error, 1)
 	go func() {
 		err := r.feed(feed)
-		if err != nil {
+		if err != nil && !errors.Is(err, errUnwanted) {
 			cancel() // the simulator has lost interest, or is gone
 		}
 		received <- err
@@ -155,7 +155,30 @@ func (s *Server) exchange(ctx context.Context, c *tls.Conn, r reader, open *Open
 		<-received
 		return false
 	}
-	return <-received == nil // the next request has begun
+	err := <-received
+	if errors.Is(err, errUnwanted) {
+		linger(c)
+	}
+	return err == nil // the next request has begun
+}
+
+// errUnwanted is more of a body that nobody wants than is read away.
+var errUnwanted = errors.New("more of the body than is read away")
+
+// lingerTime is how long what still comes is read when a response is whole and its
+// request is not.
+const lingerTime = 2 * time.Second
+
+// linger ends a connection in order. Closed while bytes come in, it would be reset, and
+// the reset could reach the simulator before the response has been read (RFC 9112 §9.6).
+func linger(c *tls.Conn) {
+	_ = c.CloseWrite() // the simulator may be gone
+	if tcp, ok := c.NetConn().(*net.TCPConn); ok {
+		_ = tcp.CloseWrite()
+	}
+	if c.NetConn().SetReadDeadline(time.Now().Add(lingerTime)) == nil {
+		_, _ = io.Copy(io.Discard, c.NetConn()) // until the simulator, which has the response, closes
+	}
 }
 
 // feed passes a request's body on, then waits for the first byte of the next request.
@@ -182,7 +205,7 @@ func (r reader) feed(to *io.PipeWriter) error {
 		}
 		if _, err := to.Write(buf[:size]); err != nil {
 			if drained += size; drained > maxDrain {
-				return errProtocol
+				return errUnwanted
 			}
 		}
 	}
